@@ -1,0 +1,46 @@
+# `make demo` and `make test` set up everything they need; see README.md.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench-throughput clean
+
+help:
+	@echo "make demo   estimate a posterior expectation to a prescribed accuracy"
+	@echo "make test   run all tests"
+	@echo "make check  format, lint and types"
+	@echo "make format rewrite files in the project's format"
+	@echo "make bench-throughput  time a level beside BlackJAX (minutes)"
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(BENCH_STAMP): $(STAMP)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest
+
+check: $(STAMP)
+	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+format: $(STAMP)
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+bench-throughput: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/throughput.py
+
+clean:
+	@rm -rf $(VENV) build dist

@@ -1,0 +1,57 @@
+"""Allocation and error of a multilevel sum: how many samples each level needs, and what remains.
+
+N_l = ceil( eps_v^-2 sqrt(V_l / C_l) sum_k sqrt(V_k C_k) )                      samples
+se^2 = sum_l v_l,  v_l = V_l / N_l,  nu = 2 (sum v_l)^2 / sum v_l^2 (kappa_l - 1) / N_l
+bias <= max over the last three levels of (|mean_l| + 2 se_l) rho^(L-l) rho / (1 - rho)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallbayes.moments import Floats
+
+
+def optimal_samples(variance: Floats, cost: Floats, tolerance: Floats) -> Floats:
+    """Samples by level so that every component's statistical error meets its tolerance.
+
+    `variance` is (levels, components), `cost` (levels,), `tolerance` (components,): the largest demand wins.
+    """
+    root = np.sqrt(variance * cost[:, None])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        need = np.sqrt(variance / cost[:, None]) * root.sum(axis=0) / tolerance**2
+    need = np.where(variance > 0, need, 0.0)
+    return np.ceil(np.minimum(need.max(axis=1), 2.0**62))
+
+
+def degrees_of_freedom(variance: Floats, kurtosis: Floats, samples: Floats) -> Floats:
+    """nu of the t quantile, by component; infinite where nothing varies."""
+    part = variance / samples[:, None]
+    spread = np.sum(part**2 * (np.maximum(kurtosis, 3.0) - 1) / samples[:, None], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(spread > 0, 2 * part.sum(axis=0) ** 2 / spread, np.inf)
+
+
+def bias_terms(size: Floats, rho: float) -> Floats:
+    """The remaining bias that each of the last three levels (l >= 1) speaks for, given its size."""
+    if rho >= 1:
+        return np.full((min(len(size) - 1, 3), size.shape[1]), np.inf)
+    tail = size[1:][-3:]
+    below = np.arange(len(tail))[::-1, None]
+    return tail * rho**below * rho / (1 - rho)
+
+
+def floored_variance(variance: Floats, samples: Floats, rate: float, trusted: int) -> Floats:
+    """Variances by level that a small or lucky sample cannot make too small.
+
+    A level with fewer than `trusted` samples is held above half of what the level below predicts; one that
+    saw no variation at all among M samples, where level 0 varies, above 3 V_0 / M.
+    """
+    floored = variance.copy()
+    for level in range(1, len(variance)):
+        if level > 1 and samples[level] < trusted:
+            predicted = floored[level - 1] * 2.0**-rate
+            floored[level] = np.maximum(floored[level], predicted / 2)
+        unseen = 3 * variance[0] / samples[level]
+        floored[level] = np.where(floored[level] > 0, floored[level], unseen)
+    return floored

@@ -1,0 +1,123 @@
+"""Results as plain aligned text: quantities, levels, cost, status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tallbayes.result import Estimate, Result
+
+MAX_ROWS = 24
+
+
+def describe(result: Result) -> str:
+    """The whole result, the answer first."""
+    parts = [
+        _quantities(result),
+        _levels(result),
+        _rates(result),
+        _cost(result),
+        f"status: {result.status}",
+    ]
+    return "\n\n".join(parts)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned to the right, the first to the left."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in [header, *rows]
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _quantities(result: Result) -> str:
+    header = ("quantity", "value", "std error", "bias bound", "95% interval", "tolerance", "met")
+    rows, hidden = [], 0
+    for estimate in result.estimates.values():
+        labels = list(estimate.structure.labels(estimate.name))
+        hidden += max(0, len(labels) - MAX_ROWS)
+        rows += [_row(estimate, i, label) for i, label in enumerate(labels[:MAX_ROWS])]
+    text = table(header, rows)
+    return text + (f"\n... and {hidden} more components" if hidden else "")
+
+
+def _row(estimate: Estimate, i: int, label: str) -> list[str]:
+    value, half = estimate.flat_value[i], estimate.half_width()[i]
+    error, bias = estimate.flat_standard_error[i], estimate.flat_bias_bound[i]
+    digits = _digits(value, half)
+    met = estimate.flat_error[i] <= estimate.flat_tolerance[i]
+    return [
+        label,
+        f"{value:.{digits}g}",
+        f"{error:.2g}",
+        f"{bias:.2g}",
+        f"[{value - half:.{digits}g}, {value + half:.{digits}g}]",
+        f"{estimate.flat_tolerance[i]:.2g}",
+        "yes" if met else "no",
+    ]
+
+
+def _digits(value: float, half: float) -> int:
+    """Significant digits that show the error in its second digit."""
+    if not (np.isfinite(value) and np.isfinite(half)) or value == 0 or half == 0:
+        return 6
+    return int(np.clip(2 + np.floor(np.log10(abs(value))) - np.floor(np.log10(half)), 3, 12))
+
+
+def _levels(result: Result) -> str:
+    header = (
+        "level",
+        "step",
+        "time",
+        "samples",
+        "evaluations",
+        "|mean|",
+        "variance",
+        "kurtosis",
+        "consistency",
+    )
+    rows = []
+    for number, level in enumerate(result.levels):
+        rows.append(
+            [
+                str(number),
+                f"{level.step:.3g}",
+                f"{level.time:.3g}",
+                f"{level.samples:,}",
+                f"{level.evaluations:,}",
+                _largest(level.mean, "{:.2g}"),
+                _largest(level.variance, "{:.2g}"),
+                _largest(level.kurtosis, "{:.3g}"),
+                _largest(level.consistency, "{:.1f}") if number else "",
+            ]
+        )
+    return table(header, rows) + "\n(largest component of any quantity; consistency in standard errors)"
+
+
+def _largest(by_quantity: dict[str, np.ndarray], form: str) -> str:
+    return form.format(max(float(np.max(np.abs(part))) for part in by_quantity.values()))
+
+
+def _rates(result: Result) -> str:
+    rates = result.rates
+    rows = [
+        [name, *(f"{exponent[name]:.2f}" for exponent in (rates.alpha, rates.beta, rates.gamma))] for name in result
+    ]
+    contraction = result.contraction
+    return (
+        table(("rates", "alpha", "beta", "gamma"), rows)
+        + f"\ncontraction: paths come closer by a factor {contraction.factor:.3g} a level"
+        + f" (at most {contraction.upper:.3g}), rate {contraction.rate:.3g}"
+    )
+
+
+def _cost(result: Result) -> str:
+    cost = result.cost
+    return (
+        f"cost: {cost.evaluations:,} row gradients ({cost.epochs:.3g} epochs of {cost.num_data:,} rows)"
+        f" and {cost.setup_evaluations:,} in set-up ({cost.setup_evaluations / cost.num_data:.3g} passes);"
+        f" {cost.seconds:.2f} s\nmethod: {result.method}"
+    )

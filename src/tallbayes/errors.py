@@ -1,0 +1,57 @@
+"""The exceptions of tallbayes: every message says what was expected, what came, and what to try.
+
+Bad input raises; trouble at run time does not: it ends in a `Result` whose `status` says what happened.
+"""
+
+
+class TallbayesError(Exception):
+    """The root of every error raised on purpose."""
+
+
+class InputError(TallbayesError, ValueError):
+    """Something handed over by the caller cannot be used as it is."""
+
+
+class DataError(InputError):
+    """The rows: shape, type, finiteness, or a response outside its support."""
+
+
+class ModelError(InputError):
+    """A model or quantity whose functions do not return what they must."""
+
+
+class ToleranceError(InputError):
+    """The accuracy asked for is missing, contradictory or not positive."""
+
+
+class MethodError(InputError):
+    """A method whose parts do not fit together or do not fit the data."""
+
+
+class PosteriorError(TallbayesError):
+    """The posterior itself stands in the way: no mode, or no unique one."""
+
+
+class RankDeficientError(PosteriorError):
+    """Some direction of the parameter space is seen by neither data nor prior."""
+
+
+class ImproperPosteriorError(PosteriorError):
+    """The log posterior keeps rising towards infinity, as with separated data under a flat prior."""
+
+
+class NonFiniteError(PosteriorError):
+    """The log posterior or a derivative is not a finite number where it must be."""
+
+
+class NoConvergenceError(PosteriorError):
+    """Newton's method did not reach the mode."""
+
+
+class ResultFileError(TallbayesError):
+    """A saved result that cannot be read: missing, truncated, or of another format."""
+
+
+def explain(expected: str, got: str, hint: str) -> str:
+    """Put the three parts of a message in their order."""
+    return f"expected {expected}; got {got}. Try: {hint}."

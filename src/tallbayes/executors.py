@@ -1,0 +1,41 @@
+"""Executors: blocks are run by any `concurrent.futures.Executor`, and taken back in their order.
+
+Results never depend on who finished first: they are yielded in the order of submission, a bounded number ahead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from tallbayes.roles import Executor
+
+
+def num_workers() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_executor() -> ThreadPoolExecutor:
+    """Threads of this process, one a core; compiled paths do not hold the interpreter's lock."""
+    return ThreadPoolExecutor(num_workers(), thread_name_prefix="tallbayes")
+
+
+def in_order(
+    executor: Executor, task: Callable[..., Any], arguments: Iterator[tuple[Any, ...]], ahead: int
+) -> Iterator[Any]:
+    """Yield task(*a) for each a in order, with at most `ahead` under way; the rest is never started."""
+    pending: deque[Future[Any]] = deque()
+    try:
+        for each in arguments:
+            pending.append(executor.submit(task, *each))
+            if len(pending) >= ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()

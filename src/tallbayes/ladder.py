@@ -1,0 +1,77 @@
+"""The ladder: step sizes and path lengths of all levels, in whole steps.
+
+    h_l = h_0 2^-l,   T_l = T_0 + l dT,   s_l = T_l / h_l,   window w: the last w / h_l points of every path
+
+T_0, dT and w are counted in steps of level 0 (start_steps, added_steps, window_steps). The window has the same
+physical length at every level and ends where the path ends; the paper's p_l = s_l / 2 does not, and with it the
+variance stops decaying.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tallbayes.errors import MethodError, explain
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Every level's steps; `window_steps=0` reads the end point alone.
+
+    >>> ladder = Ladder(first_step=0.001, start_steps=5, added_steps=5)
+    >>> ladder.steps(2), ladder.shift_steps(2), ladder.joint_steps(2)
+    (60, 20, 20)
+    """
+
+    first_step: float
+    start_steps: int = 5
+    added_steps: int = 5
+    window_steps: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first_step < float("inf"):
+            raise MethodError(explain("first_step > 0", repr(self.first_step), "0.5 / largest eigenvalue of H"))
+        for name in ("start_steps", "added_steps"):
+            _require_whole(name, getattr(self, name), least=1)
+        _require_whole("window_steps", self.window_steps, least=0)
+        if self.window_steps > self.start_steps:
+            raise MethodError(
+                explain(
+                    "a window that fits into the first path: window_steps <= start_steps",
+                    f"window_steps={self.window_steps}, start_steps={self.start_steps}",
+                    "a shorter window or a longer first path",
+                )
+            )
+
+    def step(self, level: int) -> float:
+        """h_l."""
+        return self.first_step * 2.0**-level
+
+    def time(self, level: int) -> float:
+        """T_l."""
+        return (self.start_steps + level * self.added_steps) * self.first_step
+
+    def steps(self, level: int) -> int:
+        """s_l, the steps of the fine path of level l."""
+        return (self.start_steps + level * self.added_steps) << level
+
+    def shift_steps(self, level: int) -> int:
+        """Fine steps taken alone: the shift dT, or the whole path at level 0."""
+        return self.added_steps << level if level else self.start_steps
+
+    def joint_steps(self, level: int) -> int:
+        """Coarse steps taken together with two fine steps each."""
+        return self.steps(level - 1) if level else 0
+
+    def window(self, level: int) -> int:
+        """Points of the level's fine path in its average (0: the end point alone)."""
+        return self.window_steps << level
+
+    def path_steps(self, level: int, num_coarse: int) -> int:
+        """Gradients that one sample of the level takes, fine and coarse."""
+        return self.steps(level) + num_coarse * self.joint_steps(level)
+
+
+def _require_whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise MethodError(explain(f"{name} a whole number >= {least}", repr(value), str(max(least, 5))))

@@ -1,0 +1,325 @@
+"""The adaptive multilevel estimator: pilots, allocation, remaining bias, and when to stop.
+
+Every decision is a pure function of the samples 0..N_l - 1 of each level, merged in their order, so that neither
+threads nor progress nor the clock can change a number; only `max_seconds` and Ctrl-C can change where it ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import ndtri
+
+from tallbayes.allocation import (
+    bias_terms,
+    degrees_of_freedom,
+    floored_variance,
+    optimal_samples,
+)
+from tallbayes.executors import in_order, num_workers
+from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
+from tallbayes.moments import Floats, Moments
+from tallbayes.progress import Progress, Report
+from tallbayes.quantities import Estimands, Summary, summarise
+from tallbayes.rates import consistency, variance_decay
+from tallbayes.result import Contraction, Status
+from tallbayes.roles import Executor
+
+PILOT_PATHS = 64
+WEAK_ORDER = 1.0
+GROWTH = 4
+TRUSTED_SAMPLES = 512
+LEAST_FREEDOM = 10.0
+LONGEST_MEMORY = 0.8
+SLOWEST_DECAY = 0.4
+FARTHEST = 1e4
+FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Where to stop at the latest."""
+
+    max_evaluations: float = np.inf
+    max_levels: int = 12
+    max_seconds: float = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class LevelState:
+    """All samples of one level so far, merged."""
+
+    delta: Moments
+    fine: Moments
+    coarse: Moments
+    nonfinite: int
+    farthest: float
+
+    @property
+    def samples(self) -> int:
+        return self.delta.count
+
+    @classmethod
+    def of(cls, block: LevelBlock) -> LevelState:
+        return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest)
+
+    def add(self, block: LevelBlock) -> LevelState:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return LevelState(
+                self.delta.merge(block.delta),
+                self.fine.merge(block.fine),
+                self.coarse.merge(block.coarse),
+                self.nonfinite + block.nonfinite,
+                max(self.farthest, block.farthest),
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """What the samples say at one moment, component by component."""
+
+    summary: Summary
+    variance: Floats
+    tolerance: Floats
+    standard_error: Floats
+    freedom: Floats
+    bias_bound: Floats
+
+
+@dataclass(eq=False)
+class Run:
+    """The state of one run: levels that only grow, and what they have cost."""
+
+    problem: Problem
+    estimands: Estimands
+    executor: Executor
+    report: Report
+    tolerances: Callable[[Summary], Floats]
+    budget: Budget
+    levels: list[LevelState] = field(default_factory=list)
+    contraction: Contraction | None = None
+    evaluations: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def samples(self) -> Floats:
+        return np.array([level.samples for level in self.levels], float)
+
+    @property
+    def costs(self) -> Floats:
+        return np.array([self.problem.evaluations(l) for l in range(len(self.levels))], float)
+
+    @property
+    def rho(self) -> float:
+        """The factor by which the levels' means fall: step bias or memory of the start, the slower."""
+        assert self.contraction is not None
+        return max(2.0**-WEAK_ORDER, self.contraction.upper)
+
+
+def run_multilevel(run: Run) -> tuple[Status, Assessment]:
+    """Sample until every quantity meets its tolerance, or until something else ends the run."""
+    try:
+        status = _measure_contraction(run) if run.contraction is None else None
+        have = [level.samples for level in run.levels] + [0] * (3 - len(run.levels))
+        targets = [max(PILOT_PATHS, samples) for samples in have]
+        filled = _fill(run, targets)
+        status = status or filled or _trouble(run)
+        while status is None:
+            status, targets = _decide(run)
+            if status is None:
+                status = _fill(run, targets) or _trouble(run)
+    except KeyboardInterrupt:
+        if not run.levels:
+            raise
+        status = Status.interrupted
+    return status, assess(run)
+
+
+def _decide(run: Run) -> tuple[Status | None, list[int]]:
+    """The next number of samples by level, or the end."""
+    now = assess(run)
+    _tell(run, now)
+    share = now.tolerance / np.sqrt(2)
+    demand = optimal_samples(now.variance, run.costs, share)
+    short = demand > run.samples
+    if np.any(short):
+        grown = np.minimum(demand, GROWTH * run.samples)
+        return None, _whole_blocks(np.where(short, grown, run.samples))
+    return _decide_bias(run, now, share)
+
+
+def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | None, list[int]]:
+    """Enough samples for the variance: judge the remaining bias, then the error bar itself."""
+    samples = run.samples
+    error = np.sqrt(now.variance / samples[:, None])
+    by_mean = bias_terms(np.abs(now.summary.mean), run.rho)
+    by_both = bias_terms(np.abs(now.summary.mean) + 2 * error, run.rho)
+    if np.any(by_both > share):
+        if np.all(by_mean <= share):
+            resolved = _samples_to_resolve(samples, by_mean, by_both, share)
+            price = np.sum((resolved - samples) * run.costs)
+            if price <= _pilot_cost(run) or len(run.levels) >= run.budget.max_levels:
+                return None, _whole_blocks(np.minimum(resolved, GROWTH * samples))
+        return _add_level(run, now)
+    weak = now.freedom < LEAST_FREEDOM
+    if np.any(weak & (now.standard_error > 0)):
+        level = _heaviest(now, samples, weak)
+        if samples[level] >= 4096 and now.summary.kurtosis[level].max() > samples[level] / 4:
+            return Status.heavy_tails, []
+        samples[level] *= 2
+        return None, _whole_blocks(samples)
+    return (Status.converged if consistent(run) else Status.inconsistent), []
+
+
+def _samples_to_resolve(samples: Floats, by_mean: Floats, by_both: Floats, share: Floats) -> Floats:
+    """Samples that shrink the levels' errors until what they speak for fits the share of the bias."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(by_both > share, ((by_both - by_mean) / (share - by_mean)) ** 2, 1.0)
+    resolved = samples.copy()
+    resolved[-len(by_both) :] *= np.maximum(factor.max(axis=1), 1.0)
+    return resolved
+
+
+def _add_level(run: Run, now: Assessment) -> tuple[Status | None, list[int]]:
+    if _slow_decay(run, now):
+        return Status.slow_decay, []
+    if len(run.levels) >= run.budget.max_levels:
+        return Status.max_levels, []
+    return None, [*_whole_blocks(run.samples), PILOT_PATHS]
+
+
+def _pilot_cost(run: Run) -> float:
+    """What the first look at one more level costs."""
+    return float(PILOT_PATHS * run.problem.evaluations(len(run.levels)))
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def assess(run: Run) -> Assessment:
+    """Values and errors of all components from the samples so far; not a number where paths diverged."""
+    summary = summarise(run.estimands, [level.delta for level in run.levels])
+    samples = run.samples
+    rate = run.problem.plan.coupling.variance_rate
+    variance = floored_variance(summary.variance, samples, rate, TRUSTED_SAMPLES)
+    error = np.sqrt(variance / samples[:, None])
+    if len(run.levels) < 3:
+        bias = np.full_like(summary.value, np.inf)
+    else:
+        bias = bias_terms(np.abs(summary.mean) + 2 * error, run.rho).max(axis=0)
+    return Assessment(
+        summary=summary,
+        variance=variance,
+        tolerance=run.tolerances(summary),
+        standard_error=np.sqrt(np.sum(error**2, axis=0)),
+        freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
+        bias_bound=bias,
+    )
+
+
+def consistency_scores(run: Run) -> Floats:
+    """z-scores (levels - 1, components)."""
+    fine = [level.fine for level in run.levels[:-1]]
+    return run.estimands.observed(consistency(fine, [level.coarse for level in run.levels[1:]]))
+
+
+def consistent(run: Run) -> bool:
+    """Whether all z-scores are within what one run in a million would show by chance."""
+    scores = consistency_scores(run)
+    return bool(np.all(np.abs(scores) <= -ndtri(FALSE_ALARM / (2 * scores.size))))
+
+
+def _measure_contraction(run: Run) -> Status | None:
+    blocks = PILOT_PATHS // BLOCK_PATHS
+    tasks = ((run.problem, block) for block in range(blocks))
+    squares = np.concatenate(list(in_order(run.executor, sample_contraction, tasks, blocks)))
+    run.evaluations += PILOT_PATHS * run.problem.contraction_evaluations()
+    run.contraction = contraction_of(squares, run.problem.ladder.added_steps * run.problem.ladder.step(0))
+    if not np.all(np.isfinite(squares)) or np.any(squares.max(axis=1) > FARTHEST**2):
+        return Status.diverged
+    if run.contraction.upper >= 1:
+        return Status.no_contraction
+    return Status.paths_too_short if run.rho > LONGEST_MEMORY else None
+
+
+def contraction_of(squares: Floats, interval: float) -> Contraction:
+    """Root of the ratio of mean squared distances between dT and 2 dT, with its upper 97.5% end."""
+    before, after = squares[:, 1], squares[:, 2]
+    if not np.all(np.isfinite(squares)):
+        return Contraction(np.inf, np.inf, -np.inf)
+    if after.mean() == 0:
+        return Contraction(0.0, 0.0, np.inf)
+    ratio = after.mean() / before.mean()
+    influence = after / after.mean() - before / before.mean()
+    error = influence.std(ddof=1) / np.sqrt(len(squares))
+    factor = float(np.sqrt(ratio))
+    upper = float(np.sqrt(ratio * np.exp(2 * error)))
+    return Contraction(factor, upper, float(-np.log(upper) / interval))
+
+
+def _fill(run: Run, targets: list[int]) -> Status | None:
+    """Bring every level to its target, block by block; stop at a completed prefix where the budget ends."""
+    ahead = 4 * num_workers()
+    for level, target in enumerate(targets):
+        have = run.levels[level].samples if level < len(run.levels) else 0
+        cost = BLOCK_PATHS * run.problem.evaluations(level)
+        wanted = max(target - have, 0) // BLOCK_PATHS
+        left = max(0.0, run.budget.max_evaluations - run.evaluations)
+        affordable = int(min(left / cost, wanted))
+        first = have // BLOCK_PATHS
+        tasks = ((run.problem, level, first + k) for k in range(affordable))
+        for block in in_order(run.executor, sample_level, tasks, ahead):
+            _take(run, level, block)
+            if time.monotonic() - run.started > run.budget.max_seconds:
+                return Status.max_seconds
+        if affordable < wanted:
+            return Status.max_evaluations
+    return None
+
+
+def _take(run: Run, level: int, block: LevelBlock) -> None:
+    run.evaluations += block.evaluations
+    if level == len(run.levels):
+        run.levels.append(LevelState.of(block))
+    else:
+        run.levels[level] = run.levels[level].add(block)
+
+
+def _trouble(run: Run) -> Status | None:
+    if any(level.nonfinite or level.farthest > FARTHEST for level in run.levels):
+        return Status.diverged
+    return None
+
+
+def _slow_decay(run: Run, now: Assessment) -> bool:
+    if len(run.levels) < 5:
+        return False
+    beta = variance_decay(now.summary.variance, now.summary.kurtosis, run.samples, now.tolerance)
+    return beta.value + 2 * beta.standard_error < SLOWEST_DECAY
+
+
+def _heaviest(now: Assessment, samples: Floats, weak: np.ndarray) -> int:
+    part = (now.variance / samples[:, None]) ** 2 * (now.summary.kurtosis - 1) / samples[:, None]
+    return int(np.argmax(part[:, weak].max(axis=1)))
+
+
+def _whole_blocks(samples: Floats) -> list[int]:
+    return [int(-(-n // BLOCK_PATHS)) * BLOCK_PATHS for n in samples]
+
+
+def _tell(run: Run, now: Assessment) -> None:
+    error = np.hypot(now.standard_error, now.bias_bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        worst = int(np.nanargmax(np.where(error > 0, error / now.tolerance, 0.0)))
+    run.report(
+        Progress(
+            quantity=run.estimands.labels()[worst],
+            error=float(error[worst]),
+            target=float(now.tolerance[worst]),
+            levels=len(run.levels),
+            samples=tuple(level.samples for level in run.levels),
+            evaluations=run.evaluations,
+            seconds=time.monotonic() - run.started,
+        )
+    )

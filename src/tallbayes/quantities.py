@@ -1,0 +1,218 @@
+"""Quantities: from the moments of the levels to the numbers that were asked for.
+
+Below the waist a path is read as one vector: theta - theta_0 and its square if "mean" or "sd" is wanted, then the
+user's functions. A posterior mean or an expectation E g is the sum over levels. The standard deviation is not
+linear; its error is that of its linear part, by level
+
+    sd = sqrt(m2 - m1^2),   (Delta2 - 2 m1 Delta1) / (2 sd),   m_k = sum_l E Delta_k
+
+whose variance needs the covariance of Delta1 and Delta2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from tallbayes.anchor import Anchor
+from tallbayes.errors import InputError, ModelError, explain
+from tallbayes.gradients import Centre
+from tallbayes.identity import identify, output_of
+from tallbayes.model import Target
+from tallbayes.moments import Floats, Moments
+from tallbayes.paths import Observables
+from tallbayes.structure import Structure
+
+LAPLACE_DRAWS = 1024
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One name in the result: where it stands among the observables, and its shape."""
+
+    name: str
+    kind: str
+    first: int
+    structure: Structure
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.first, self.first + self.structure.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimands:
+    """All quantities of a run, how to read them off a path, and their scale under Laplace."""
+
+    quantities: tuple[Quantity, ...]
+    observables: Observables
+    mode: Floats
+    laplace_sd: Floats
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        d = len(self.mode) if self.observables.moments else 0
+        return tuple((j, d + j) for j in range(d))
+
+    def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """Cut (..., components) by quantity."""
+        sizes = [quantity.structure.size for quantity in self.quantities]
+        parts = np.split(flat, np.cumsum(sizes)[:-1], axis=-1)
+        return {q.name: part for q, part in zip(self.quantities, parts, strict=True)}
+
+    def labels(self) -> list[str]:
+        return [label for q in self.quantities for label in q.structure.labels(q.name)]
+
+    def observed(self, flat: np.ndarray) -> np.ndarray:
+        """Reorder something given by observable so that it is given by component."""
+        return np.concatenate([flat[..., q.columns] for q in self.quantities], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """The current value of every component, and mean, variance and kurtosis of its linear part by level."""
+
+    value: Floats
+    scale: Floats
+    mean: Floats
+    variance: Floats
+    kurtosis: Floats
+
+
+def summarise(estimands: Estimands, levels: Sequence[Moments]) -> Summary:
+    """Put the moments of all levels together, component by component."""
+    mean = np.stack([level.mean for level in levels])
+    variance = np.stack([level.variance for level in levels])
+    kurtosis = np.stack([level.kurtosis for level in levels])
+    covariance = np.stack([level.covariance for level in levels])
+    posterior_sd = estimands.laplace_sd
+    if estimands.observables.moments:
+        posterior_sd = posterior_sd.copy()
+        posterior_sd[: len(estimands.mode)] = _sd(estimands, mean.sum(axis=0))
+    parts = [
+        _sd_summary(quantity, estimands, mean, variance, kurtosis, covariance)
+        if quantity.kind == "sd"
+        else _linear_summary(quantity, estimands, posterior_sd, mean, variance, kurtosis)
+        for quantity in estimands.quantities
+    ]
+    return Summary(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
+
+
+def _linear_summary(
+    quantity: Quantity, estimands: Estimands, sd: Floats, mean: Any, variance: Any, kurtosis: Any
+) -> tuple[Floats, ...]:
+    columns = quantity.columns
+    offset = estimands.mode if quantity.kind == "mean" else 0.0
+    value = offset + mean[:, columns].sum(axis=0)
+    return value, sd[columns], mean[:, columns], variance[:, columns], kurtosis[:, columns]
+
+
+def _sd_summary(
+    quantity: Quantity, estimands: Estimands, mean: Any, variance: Any, kurtosis: Any, covariance: Any
+) -> tuple[Floats, ...]:
+    d = len(estimands.mode)
+    one, two = slice(0, d), slice(d, 2 * d)
+    m1 = mean[:, one].sum(axis=0)
+    sd = _sd(estimands, mean.sum(axis=0))
+    linear = (mean[:, two] - 2 * m1 * mean[:, one]) / (2 * sd)
+    spread = variance[:, two] - 4 * m1 * covariance + 4 * m1**2 * variance[:, one]
+    kurtosis = np.maximum(kurtosis[:, one], kurtosis[:, two])
+    return sd, sd, linear, np.maximum(spread, 0.0) / (4 * sd**2), kurtosis
+
+
+def _sd(estimands: Estimands, total: Floats) -> Floats:
+    d = len(estimands.mode)
+    least = (0.01 * estimands.laplace_sd[:d]) ** 2
+    return np.sqrt(np.maximum(total[d : 2 * d] - total[:d] ** 2, least))
+
+
+def make_estimands(
+    wanted: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None, target: Target, anchor: Anchor
+) -> Estimands:
+    """Read the `quantities` argument: names and functions of theta, or "mean" and "sd" by default."""
+    named = _named(wanted)
+    moments = any(kind in ("mean", "sd") for kind in named.values())
+    position = 2 * target.dimension if moments else 0
+    quantities, functions = [], []
+    theta = target.unravel(np.asarray(anchor.mode))
+    for name, what in named.items():
+        if isinstance(what, str):
+            quantities.append(Quantity(name, what, _MOMENT_COLUMN[what] * target.dimension, target.structure))
+            continue
+        shape = _output(name, what, theta)
+        functions.append(identify(what, theta))
+        quantities.append(Quantity(name, "expectation", position, shape))
+        position += shape.size
+    observables = Observables(moments, tuple(functions))
+    scale = _laplace_sd(target, observables, anchor, [(q.name, q.columns) for q in quantities])
+    return Estimands(tuple(quantities), observables, anchor.mode, scale)
+
+
+_MOMENT_COLUMN = {"mean": 0, "sd": 1}
+
+
+def _named(wanted: Any) -> dict[str, Any]:
+    if wanted is None:
+        wanted = ("mean", "sd")
+    if isinstance(wanted, str):
+        wanted = (wanted,)
+    if not isinstance(wanted, Mapping):
+        wanted = {name: name for name in wanted}
+    for name, what in wanted.items():
+        if not (callable(what) or what in _MOMENT_COLUMN):
+            raise InputError(
+                explain(
+                    'quantities by name, each "mean", "sd" or a function of theta',
+                    f"{name!r}: {what!r}",
+                    '{"norm": lambda theta: jnp.sum(theta**2)}',
+                )
+            )
+    if not wanted:
+        raise InputError(explain("at least one quantity", "none", '("mean", "sd")'))
+    return dict(wanted)
+
+
+def _output(name: str, function: Callable[[Any], Any], theta: Any) -> Structure:
+    try:
+        out = output_of(function, theta)
+    except Exception as error:
+        raise ModelError(
+            explain(
+                f"quantity {name!r} to be a function of theta that JAX can trace",
+                f"{type(error).__name__}: {error}",
+                "call it by hand on the start values",
+            )
+        ) from error
+    return Structure.of(jax.tree.map(lambda leaf: np.empty(leaf.shape), out))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _read(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array) -> jax.Array:
+    centre = Centre(mode, mode, mode, mode)
+    return jax.vmap(lambda draw: observables.values(target, centre, draw))(draws)
+
+
+def _laplace_sd(target: Target, observables: Observables, anchor: Anchor, columns: list[tuple[str, slice]]) -> Floats:
+    """Sd of every observable under N(theta_0, H^-1), by fixed Gaussian draws (exact for theta itself)."""
+    draws = np.vstack([np.zeros(target.dimension), anchor.draws(LAPLACE_DRAWS)])
+    with jax.enable_x64(True):
+        values = np.asarray(_read(target, observables, anchor.mode, draws), np.float64)
+    for name, part in columns:
+        if not np.all(np.isfinite(values[:, part])):
+            where = "the mode" if not np.all(np.isfinite(values[0, part])) else "draws near the mode"
+            raise ModelError(
+                explain(
+                    f"quantity {name!r} to be finite",
+                    f"a value that is not, at {where}",
+                    "restrict it to where it is defined, e.g. jnp.where or a log of a positive part",
+                )
+            )
+    scale = values[1:].std(axis=0)
+    if observables.moments:
+        scale[: target.dimension] = anchor.sd
+    return scale

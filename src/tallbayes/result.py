@@ -1,0 +1,189 @@
+"""The result: a frozen value that says what was found, how sure it is, what it cost, and what it does not know.
+
+interval = value +- (t_nu se + bias_bound),   met: se^2 + bias_bound^2 <= tolerance^2 for every component
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from tallbayes.errors import TallbayesError
+from tallbayes.moments import Floats
+from tallbayes.structure import Structure
+
+
+class Status(Enum):
+    """Why a run ended; the value is the message."""
+
+    converged = "converged: every quantity met its tolerance"
+    max_evaluations = "stopped at max_evaluations before the tolerance was met"
+    max_seconds = "stopped at max_seconds before the tolerance was met"
+    max_levels = "stopped at max_levels: the remaining bias is still too large"
+    diverged = "diverged: paths left the posterior; take a smaller first_step"
+    no_contraction = "no contraction: paths on common noise do not approach one another"
+    paths_too_short = "paths too short: too little contraction a level; take more added_steps"
+    slow_decay = "slow decay: the levels' variance hardly falls; the quantity may jump"
+    heavy_tails = "heavy tails: single paths dominate the error, which cannot be trusted"
+    inconsistent = "inconsistent: coarse and fine paths of the same step size disagree"
+    interrupted = "interrupted before the tolerance was met"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """One quantity: its value and errors, in the shape of the quantity itself."""
+
+    name: str
+    structure: Structure = field(repr=False)
+    flat_value: Floats
+    flat_standard_error: Floats
+    flat_bias_bound: Floats
+    flat_freedom: Floats
+    flat_tolerance: Floats
+
+    @property
+    def value(self) -> Any:
+        return self.structure.build(self.flat_value)
+
+    @property
+    def standard_error(self) -> Any:
+        return self.structure.build(self.flat_standard_error)
+
+    @property
+    def bias_bound(self) -> Any:
+        return self.structure.build(self.flat_bias_bound)
+
+    @property
+    def degrees_of_freedom(self) -> Any:
+        return self.structure.build(self.flat_freedom)
+
+    @property
+    def tolerance(self) -> Any:
+        """The RMSE asked for, in the quantity's own units."""
+        return self.structure.build(self.flat_tolerance)
+
+    @property
+    def flat_error(self) -> Floats:
+        """sqrt(se^2 + bias_bound^2), what the tolerance is held against."""
+        return np.hypot(self.flat_standard_error, self.flat_bias_bound)
+
+    def half_width(self, level: float = 0.95) -> Floats:
+        """t_nu se + bias_bound, by component."""
+        quantile = stdtrit(np.minimum(self.flat_freedom, 1e9), 0.5 + level / 2)
+        return quantile * self.flat_standard_error + self.flat_bias_bound
+
+    @property
+    def interval(self) -> tuple[Any, Any]:
+        """The 95% interval, lower and upper."""
+        half = self.half_width()
+        return self.structure.build(self.flat_value - half), self.structure.build(self.flat_value + half)
+
+    @property
+    def met(self) -> bool:
+        return bool(np.all(self.flat_error <= self.flat_tolerance))
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One level of the ladder; arrays by quantity are flat."""
+
+    step: float
+    time: float
+    samples: int
+    evaluations: int
+    mean: dict[str, Floats]
+    variance: dict[str, Floats]
+    kurtosis: dict[str, Floats]
+    consistency: dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Fitted exponents by quantity: |mean| ~ 2^(-alpha l), variance ~ 2^(-beta l), cost ~ 2^(gamma l)."""
+
+    alpha: dict[str, float]
+    beta: dict[str, float]
+    gamma: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One evaluation is one row's gradient along a path; the set-up passes stand on their own line."""
+
+    evaluations: int
+    setup_evaluations: int
+    speculative_evaluations: int
+    num_data: int
+    seconds: float
+
+    @property
+    def epochs(self) -> float:
+        """Evaluations in passes over the data, set-up apart."""
+        return self.evaluations / self.num_data
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """How much closer two paths on common noise come during dT: measured, and its upper 97.5% end."""
+
+    factor: float
+    upper: float
+    rate: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What `estimate` returns; see the fields' own descriptions, or print it."""
+
+    estimates: dict[str, Estimate]
+    status: Status
+    levels: tuple[Level, ...]
+    rates: Rates
+    cost: Cost
+    contraction: Contraction
+    anchor: Any
+    method: str
+    settings: dict[str, Any]
+    continuation: Callable[..., Result] | None = field(default=None, repr=False)
+
+    def __getitem__(self, name: str) -> Estimate:
+        return self.estimates[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.estimates)
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.converged
+
+    def extend(self, **changes: Any) -> Result:
+        """Go on from here to another tolerance or budget, paying only the difference."""
+        if self.continuation is None:
+            raise TallbayesError(
+                "expected a result of this process, which still has its rows; got one loaded from a file. "
+                "Try: tb.estimate(...) again with anchor=result.anchor, which saves the set-up."
+            )
+        return self.continuation(**changes)
+
+    def save(self, path: str | Path) -> None:
+        """Write to one file, atomically; `tallbayes.load` reads back the same bits."""
+        from tallbayes.storage import save
+
+        save(self, path)
+
+    def __str__(self) -> str:
+        from tallbayes.display import describe
+
+        return describe(self)

@@ -1,0 +1,80 @@
+"""The roles that compose a method. Anything with these members can take the part; nothing is subclassed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Sampling(Protocol):
+    """A law of minibatches: n row indices out of N, independent over steps."""
+
+    independent_entries: bool
+
+    def num_indices(self, batch_size: int) -> int:
+        """How many random integers one batch takes."""
+        ...
+
+    def draw(self, draws: Any, batch_size: int, num_rows: Any) -> Any:
+        """Row indices (batch_size,) from `draws(k, bound)`, which gives k integers below bound."""
+        ...
+
+    def check(self, batch_size: int, num_rows: int) -> None:
+        """Raise a MethodError where the law does not exist."""
+        ...
+
+
+class GradientEstimator(Protocol):
+    """An unbiased estimate of grad log pi(theta | X), given by its two control coefficients."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows a step, or None for all of them."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling: ...
+
+    def controls(self, centre: Any, displacement: Any) -> tuple[Any, Any]:
+        """How much of grad_i(theta_0) and of Hess_i(theta_0)(theta - theta_0) is taken off each row."""
+        ...
+
+
+class Dynamics(Protocol):
+    """One step of the discretised Langevin equation; noise is an argument, never drawn inside."""
+
+    def coefficients(self, step: float) -> np.ndarray:
+        """Everything that depends on the step size, in float64."""
+        ...
+
+    def step(self, coefficients: Any, state: Any, gradient: Any, noise: Any) -> Any: ...
+
+    def merge_noise(self, coefficients: Any, first: Any, second: Any) -> Any:
+        """The noise of one step of size 2h that replaces two steps of size h (fine coefficients)."""
+        ...
+
+
+class Coupling(Protocol):
+    """Which minibatches each coarse path sees; nothing else."""
+
+    num_coarse: int
+    variance_rate: float
+
+    def num_indices(self, batch_size: int) -> int: ...
+
+    def coarse_batches(self, draws: Any, batch_size: int, fine: Any) -> Any:
+        """Batches with a leading axis of size num_coarse, from the two fine ones stacked in one."""
+        ...
+
+    def check(self, sampling: Sampling) -> None:
+        """Raise a MethodError where the coarse batch would not have the fine batch's law."""
+        ...
+
+
+class Executor(Protocol):
+    """What runs blocks: any `concurrent.futures.Executor` will do."""
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]: ...

@@ -1,0 +1,104 @@
+"""Results on disk: one zip of a JSON document and its float64 arrays, exact to the bit, without pickles."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import ResultFileError, explain
+from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Result, Status
+from tallbayes.structure import Structure
+
+FORMAT = "tallbayes result 1"
+_TYPES = {cls.__name__: cls for cls in (Contraction, Cost, Estimate, Level, Rates, Structure)}
+
+
+def save(result: Result, path: str | Path) -> None:
+    """Write beside the target, then rename: a reader sees the old file or the new one."""
+    arrays: dict[str, np.ndarray] = {}
+    fields = {name: getattr(result, name) for name in _RESULT_FIELDS}
+    document = {"format": FORMAT, "result": _encode(fields, arrays)}
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    with open(partial, "wb") as file:
+        np.savez_compressed(file, allow_pickle=False, document=np.array(json.dumps(document)), **arrays)
+    os.replace(partial, path)
+
+
+def load(path: str | Path) -> Result:
+    """Read a result back; a file that is not a whole result raises ResultFileError."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            document = json.loads(str(file["document"]))
+            if document["format"] != FORMAT:
+                raise ResultFileError(
+                    explain(repr(FORMAT), repr(document["format"]), "the version of tallbayes that wrote it")
+                )
+            return Result(**_decode(document["result"], file))
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise ResultFileError(
+            explain(
+                f"a whole result file at {path}",
+                f"{type(error).__name__}: {error}",
+                "the path given to result.save",
+            )
+        ) from error
+
+
+_RESULT_FIELDS = (
+    "estimates",
+    "status",
+    "levels",
+    "rates",
+    "cost",
+    "contraction",
+    "anchor",
+    "method",
+    "settings",
+)
+
+
+def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray | np.generic):
+        name = f"array{len(arrays)}"
+        arrays[name] = np.asarray(value)
+        return {"array": name}
+    if isinstance(value, Status):
+        return {"status": value.name}
+    if isinstance(value, dict):
+        return {"dict": [[key, _encode(item, arrays)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return {type(value).__name__: [_encode(item, arrays) for item in value]}
+    kind = type(value).__name__
+    fields = {name: getattr(value, name) for name in type(value).__dataclass_fields__}
+    return {"type": kind, "fields": _encode(fields, arrays)}
+
+
+def _decode(value: Any, arrays: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    if "status" in value:
+        return Status[value["status"]]
+    if "dict" in value:
+        return {key: _decode(item, arrays) for key, item in value["dict"]}
+    for kind in (list, tuple):
+        if kind.__name__ in value:
+            return kind(_decode(item, arrays) for item in value[kind.__name__])
+    return _type(value["type"])(**_decode(value["fields"], arrays))
+
+
+def _type(name: str) -> Any:
+    if name == "Anchor":
+        from tallbayes.anchor import Anchor
+
+        return Anchor
+    return _TYPES[name]
