@@ -28,7 +28,7 @@ demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }

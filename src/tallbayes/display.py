@@ -47,6 +47,7 @@ def _quantities(result: Result) -> str:
 def _row(estimate: Estimate, i: int, label: str) -> list[str]:
     value, half = estimate.flat_value[i], estimate.half_width()[i]
     error, bias = estimate.flat_standard_error[i], estimate.flat_bias_bound[i]
+    lower, upper = (end[i] for end in estimate.flat_interval)
     digits = _digits(value, half)
     met = estimate.flat_error[i] <= estimate.flat_tolerance[i]
     return [
@@ -54,7 +55,7 @@ def _row(estimate: Estimate, i: int, label: str) -> list[str]:
         f"{value:.{digits}g}",
         f"{error:.2g}",
         f"{bias:.2g}",
-        f"[{value - half:.{digits}g}, {value + half:.{digits}g}]",
+        f"[{lower:.{digits}g}, {upper:.{digits}g}]",
         f"{estimate.flat_tolerance[i]:.2g}",
         "yes" if met else "no",
     ]

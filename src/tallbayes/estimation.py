@@ -13,13 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallbayes.anchor import Anchor, find_anchor
+from tallbayes.anchor import Anchor
 from tallbayes.errors import DataError, InputError, MethodError, ModelError, explain
 from tallbayes.executors import default_executor
 from tallbayes.levels import BLOCK_PATHS, Problem, make_problem
 from tallbayes.method import Multilevel, Resolved, describe, resolve, resolve_gradient
 from tallbayes.minibatch import Blocks
-from tallbayes.model import Model, Target, bind
+from tallbayes.mode import expand, find_anchor
+from tallbayes.model import Model, Target, bind, runs_in_float32
 from tallbayes.multilevel import (
     Assessment,
     Budget,
@@ -180,7 +181,8 @@ def _extend(
     if tolerances:
         kind, size = check_tolerances(tolerances)
         goal = resolve_tolerances(kind, size, run.estimands)
-        settings = {k: v for k, v in settings.items() if k not in KINDS} | {kind: size}
+        recorded = dict(size) if isinstance(size, Mapping) else float(size)
+        settings = {k: v for k, v in settings.items() if k not in KINDS} | {kind: recorded}
     context = default_executor() if executor is None else nullcontext(executor)
     with context as workers, reporter(progress) as report:
         further = replace(
@@ -247,12 +249,16 @@ def _check_data(model: Model, data: Any) -> Any:
 
 
 def _prepare(model: Model, arrays: Any, precision: str | None, shuffle: bool, anchor: Anchor | None) -> Prepared:
-    precision = precision or ("float64" if needs_float64(arrays) else "float32")
-    target, start = bind(model, jax.tree.map(lambda array: array[0], arrays))
+    row = jax.tree.map(lambda array: array[0], arrays)
+    target, start = bind(model, row)
+    if precision is None:
+        precision = "float64" if needs_float64(arrays) or not runs_in_float32(target, row) else "float32"
     table = make_table(arrays, precision, shuffle)
     if anchor is None:
         anchor = find_anchor(target, table, start)
         return Prepared(target, table, anchor, anchor.passes * table.num_rows, precision)
+    if not isinstance(anchor, Anchor):
+        raise InputError(explain("anchor=result.anchor of an earlier run", type(anchor).__name__, "anchor=None"))
     if anchor.mode.shape != start.shape or anchor.num_rows != table.num_rows:
         raise DataError(
             explain(
@@ -261,7 +267,19 @@ def _prepare(model: Model, arrays: Any, precision: str | None, shuffle: bool, an
                 "anchor=None to find the mode anew",
             )
         )
-    return Prepared(target, table, anchor, 0, precision)
+    here = expand(target, table, anchor.mode)
+    gradient = np.linalg.solve(anchor.factor, here.gradient)
+    curvature = np.linalg.solve(anchor.factor, np.linalg.solve(anchor.factor, here.hessian).T) - np.eye(start.size)
+    apart = max(np.abs(gradient).max(), np.abs(curvature).max())
+    if not apart < 0.01:
+        raise DataError(
+            explain(
+                "an anchor of this model and these rows",
+                f"one that is off by {apart:.2g} posterior sds",
+                "anchor=None to find the mode anew",
+            )
+        )
+    return Prepared(target, table, anchor, table.num_rows, precision)
 
 
 def _refine_precision(prepared: Prepared, estimands: Estimands, precision: str | None, fraction: float) -> Prepared:
@@ -297,9 +315,11 @@ def _budget(
     }
     present = {name: value for name, value in given.items() if value is not None}
     for name, value in present.items():
-        least = 3 if name == "max_levels" else 0
-        if not value >= least or (name != "max_levels" and value == 0):
-            raise InputError(explain(f"{name} > {max(least - 1, 0)}", repr(value), "None for no limit"))
+        whole = name == "max_levels"
+        number = isinstance(value, int | np.integer if whole else int | float | np.number)
+        if isinstance(value, bool) or not number or not value > (2 if whole else 0):
+            what = f"{name} a whole number > 2" if whole else f"{name} > 0"
+            raise InputError(explain(what, repr(value), "None for the default"))
     return replace(default, **present)  # type: ignore[arg-type]
 
 

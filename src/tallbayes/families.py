@@ -95,10 +95,15 @@ def _check_regression(check_response: Callable[[np.ndarray], None], data: Any) -
             )
         )
     check_response(y)
-    floats = {
-        name: array.astype(np.float32) if array.dtype.kind in "biu" else array for name, array in (("x", x), ("y", y))
-    }
-    return {**data, **floats}
+    return {**data, "x": _as_floats(x), "y": _as_floats(y)}
+
+
+def _as_floats(array: np.ndarray) -> np.ndarray:
+    """Whole numbers as the smallest type that holds them exactly."""
+    if array.dtype.kind not in "biu":
+        return array
+    exact = int(array.max()) <= 2**24 and int(array.min()) >= -(2**24)
+    return array.astype(np.float32 if exact else np.float64)
 
 
 def _check_binary(y: np.ndarray) -> None:

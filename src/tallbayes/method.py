@@ -18,6 +18,19 @@ from tallbayes.gradients import Taylor
 from tallbayes.ladder import Ladder
 from tallbayes.roles import Coupling, Dynamics, GradientEstimator
 
+_MEMBERS = {
+    "gradient": ("batch_size", "sampling", "controls"),
+    "dynamics": ("coefficients", "step", "merge_noise"),
+    "coupling": ("num_coarse", "coarse_batches", "check"),
+    "ladder": ("first_step", "start_steps", "added_steps", "window_steps"),
+}
+_EXAMPLES = {
+    "gradient": "tb.Taylor(batch_size=10)",
+    "dynamics": "tb.Euler()",
+    "coupling": "tb.Antithetic()",
+    "ladder": "tb.Ladder(first_step=1e-3)",
+}
+
 
 @dataclass(frozen=True)
 class Multilevel:
@@ -36,6 +49,12 @@ class Multilevel:
     precision: str | None = None
 
     def __post_init__(self) -> None:
+        for role, members in _MEMBERS.items():
+            part = getattr(self, role)
+            if part is not None and (isinstance(part, type) or not all(hasattr(part, name) for name in members)):
+                raise MethodError(
+                    explain(f"a {role} with {', '.join(members)}", repr(part), f"{role}={_EXAMPLES[role]}")
+                )
         if self.precision not in (None, "float32", "float64"):
             raise MethodError(explain('precision "float32" or "float64"', repr(self.precision), "None to decide"))
 

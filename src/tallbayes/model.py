@@ -84,7 +84,10 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
     if not leaves:
         raise ModelError(explain("initial to hold at least one parameter", repr(initial), "pass start values"))
     shapes = tuple(np.shape(leaf) for leaf in leaves)
-    start = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in leaves])
+    try:
+        start = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in leaves])
+    except (TypeError, ValueError) as error:
+        raise ModelError(explain("start values that are numbers", repr(initial), "zeros, or a rough guess")) from error
     if not np.all(np.isfinite(start)):
         raise ModelError(explain("finite start values", f"{initial}", "zeros, or a rough guess"))
 
@@ -105,6 +108,23 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         shapes=shapes,
     )
     return target, start
+
+
+def runs_in_float32(target: Target, row: Any) -> bool:
+    """Whether the model's functions accept float32 parameters; a loop carrying a default float64 does not."""
+
+    def narrow(leaf: Any) -> np.ndarray:
+        array = np.asarray(leaf)
+        return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+    theta, row = np.zeros(target.dimension, np.float32), jax.tree.map(narrow, row)
+    with jax.enable_x64(True):
+        try:
+            jax.eval_shape(jax.grad(lambda each: target.log_prior(each)), theta)
+            jax.eval_shape(jax.grad(lambda each: target.log_likelihood(each, row)), theta)
+        except TypeError:
+            return False
+    return True
 
 
 def _unravel(treedef: Any, shapes: tuple[tuple[int, ...], ...], vector: jax.Array | np.ndarray) -> Any:

@@ -122,7 +122,9 @@ class Run:
 def run_multilevel(run: Run) -> tuple[Status, Assessment]:
     """Sample until every quantity meets its tolerance, or until something else ends the run."""
     try:
-        status = _measure_contraction(run) if run.contraction is None else None
+        if run.contraction is None:
+            _measure_contraction(run)
+        status = _judge_contraction(run)
         have = [level.samples for level in run.levels] + [0] * (3 - len(run.levels))
         targets = [max(PILOT_PATHS, samples) for samples in have]
         filled = _fill(run, targets)
@@ -230,23 +232,27 @@ def consistent(run: Run) -> bool:
     return bool(np.all(np.abs(scores) <= -ndtri(FALSE_ALARM / (2 * scores.size))))
 
 
-def _measure_contraction(run: Run) -> Status | None:
-    blocks = PILOT_PATHS // BLOCK_PATHS
-    tasks = ((run.problem, block) for block in range(blocks))
-    squares = np.concatenate(list(in_order(run.executor, sample_contraction, tasks, blocks)))
-    run.evaluations += PILOT_PATHS * run.problem.contraction_evaluations()
-    run.contraction = contraction_of(squares, run.problem.ladder.added_steps * run.problem.ladder.step(0))
-    if not np.all(np.isfinite(squares)) or np.any(squares.max(axis=1) > FARTHEST**2):
+def _judge_contraction(run: Run) -> Status | None:
+    assert run.contraction is not None
+    if run.contraction.upper == np.inf:
         return Status.diverged
     if run.contraction.upper >= 1:
         return Status.no_contraction
     return Status.paths_too_short if run.rho > LONGEST_MEMORY else None
 
 
+def _measure_contraction(run: Run) -> None:
+    blocks = PILOT_PATHS // BLOCK_PATHS
+    tasks = ((run.problem, block) for block in range(blocks))
+    squares = np.concatenate(list(in_order(run.executor, sample_contraction, tasks, blocks)))
+    run.evaluations += PILOT_PATHS * run.problem.contraction_evaluations()
+    run.contraction = contraction_of(squares, run.problem.ladder.added_steps * run.problem.ladder.step(0))
+
+
 def contraction_of(squares: Floats, interval: float) -> Contraction:
     """Root of the ratio of mean squared distances between dT and 2 dT, with its upper 97.5% end."""
     before, after = squares[:, 1], squares[:, 2]
-    if not np.all(np.isfinite(squares)):
+    if not np.all(np.isfinite(squares)) or np.any(squares.max(axis=1) > FARTHEST**2):
         return Contraction(np.inf, np.inf, -np.inf)
     if after.mean() == 0:
         return Contraction(0.0, 0.0, np.inf)

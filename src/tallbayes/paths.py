@@ -14,16 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallbayes.draws import Drawer, Draws, gather, pick, run_steps
 from tallbayes.gradients import Centre, centre_rows, posterior_gradient
 from tallbayes.identity import Function
 from tallbayes.model import Target
-from tallbayes.randomness import Words, words_per_index, words_per_normal
+from tallbayes.randomness import normals, words_per_normal
 from tallbayes.roles import Coupling, Dynamics, GradientEstimator
 
 
@@ -69,7 +71,8 @@ class Schedule(NamedTuple):
     solo_steps: Any
     joint_steps: Any
     solo_window: Any
-    joint_window: Any
+    fine_window: Any
+    coarse_window: Any
     fine: Any
     coarse: Any
 
@@ -98,25 +101,10 @@ def make_step(plan: Plan, inputs: Inputs) -> Step:
     return step
 
 
-def make_draw(plan: Plan, inputs: Inputs) -> Callable[..., Any]:
-    """draw(key, number, extra): noise and raw batches of that many fine steps, stacked, and spare words."""
-    d, size = plan.target.dimension, plan.gradient.batch_size
-    dtype = np.dtype(plan.dtype).type
+def make_drawer(plan: Plan, inputs: Inputs) -> Drawer:
+    """What the plan draws at every step."""
     capacity = jax.tree.leaves(inputs.rows)[0].shape[0]
-    per_index, per_normal = words_per_index(capacity), words_per_normal(dtype)
-    sampling = plan.gradient.sampling
-
-    def draw(key: jax.Array, number: int, extra_indices: int = 0) -> tuple[Any, Any, Words]:
-        indices = extra_indices + (number * sampling.num_indices(size) if size else 0)
-        count = number * d * per_normal + indices * per_index
-        words = Words(jax.random.bits(key, (count,), jnp.uint32), dtype, wide=per_index == 2)
-        noise = words.normals(number * d).reshape(number, d)
-        if not size:
-            return noise, (), words
-        index = [sampling.draw(words.integers, size, inputs.num_rows) for _ in range(number)]
-        return noise, _gather(inputs.rows, jnp.stack(index)), words
-
-    return draw
+    return Drawer(plan.target.dimension, plan.gradient, np.dtype(plan.dtype).type, capacity, inputs.num_rows)
 
 
 def make_expand(plan: Plan, inputs: Inputs) -> Callable[[Any], Any]:
@@ -126,19 +114,11 @@ def make_expand(plan: Plan, inputs: Inputs) -> Callable[[Any], Any]:
     return jax.vmap(lambda rows: centre_rows(plan.target, inputs.centre, rows))
 
 
-def _gather(rows: Any, index: jax.Array) -> Any:
-    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), rows)
-
-
-def _pick(batches: Any, number: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[number], batches)
-
-
 def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) -> PathEnd:
     """One sample of the level that the schedule describes."""
     d, size = plan.target.dimension, plan.gradient.batch_size or 0
     dtype = np.dtype(plan.dtype)
-    step, draw, expand = make_step(plan, inputs), make_draw(plan, inputs), make_expand(plan, inputs)
+    step, drawer, expand = make_step(plan, inputs), make_drawer(plan, inputs), make_expand(plan, inputs)
     coupling, dynamics = plan.coupling, plan.dynamics
     extra = coupling.num_indices(size) if size else 0
 
@@ -148,49 +128,72 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
     def read_coarse(states: jax.Array) -> jax.Array:
         return jnp.mean(jax.vmap(read)(states), axis=0)
 
-    def solo(index: jax.Array, carry: Any) -> Any:
+    def solo(index: jax.Array, draws: Draws, carry: Any) -> Any:
         state, total = carry
-        noise, batches, _ = draw(jax.random.fold_in(solo_key, index), 1)
-        state = step(schedule.fine, state, noise[0], _pick(expand(batches), 0))
+        batches = expand(gather(inputs.rows, draws.index))
+        state = step(schedule.fine, state, draws.noise[0], pick(batches, 0))
         inside = index >= schedule.solo_steps - schedule.solo_window
         return state, jax.lax.cond(inside, lambda s: total + read(s), lambda s: total, state)
 
-    def joint(index: jax.Array, carry: Any) -> Any:
+    def joint(index: jax.Array, draws: Draws, carry: Any) -> Any:
         fine, coarse, totals = carry
-        noise, batches, words = draw(jax.random.fold_in(joint_key, index), 2, extra)
+        noise, batches = draws.noise, gather(inputs.rows, draws.index)
         expanded = expand(batches)
-        middle = step(schedule.fine, fine, noise[0], _pick(expanded, 0))
-        fine = step(schedule.fine, middle, noise[1], _pick(expanded, 1))
+        middle = step(schedule.fine, fine, noise[0], pick(expanded, 0))
+        fine = step(schedule.fine, middle, noise[1], pick(expanded, 1))
         merged = dynamics.merge_noise(schedule.fine, noise[0], noise[1])
-        seen = expand(coupling.coarse_batches(words.integers, size, batches))
+        seen = expand(coupling.coarse_batches(drawer.source(draws.spare).integers, size, batches))
         coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch))(coarse, seen)
 
-        def add(totals: Any) -> Any:
-            fine_mean = (read(middle) + read(fine)) / 2
-            coarse_mean = read_coarse(coarse)
-            return totals[0] + (fine_mean - coarse_mean), totals[1] + fine_mean
+        in_fine = index >= schedule.joint_steps - schedule.fine_window
+        in_coarse = index >= schedule.joint_steps - schedule.coarse_window
 
-        inside = index >= schedule.joint_steps - schedule.joint_window
-        return fine, coarse, jax.lax.cond(inside, add, lambda totals: totals, totals)
+        def add(totals: Totals) -> Totals:
+            pair = (read(middle) + read(fine)) / 2
+            return Totals(
+                totals.fine + jnp.where(in_fine, pair, 0),
+                totals.matched + jnp.where(in_coarse, pair, 0),
+                totals.difference + jnp.where(in_coarse, pair - read_coarse(coarse), 0),
+            )
+
+        return fine, coarse, jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals)
 
     solo_key, joint_key = (jax.random.fold_in(key, phase) for phase in (0, 1))
     mode = jnp.zeros(d, dtype)
     zero = jnp.zeros(jax.eval_shape(read, mode).shape, dtype)
-    fine, solo_total = jax.lax.fori_loop(0, schedule.solo_steps, solo, (mode, zero))
-    coarse = jnp.zeros((coupling.num_coarse, d), dtype)
-    fine, coarse, totals = jax.lax.fori_loop(0, schedule.joint_steps, joint, (fine, coarse, (zero, zero)))
+    draw_one, draw_two = partial(drawer.draw, number=1), partial(drawer.draw, number=2, extra_indices=extra)
+    fine, solo_total = run_steps(solo_key, schedule.solo_steps, draw_one, solo, (mode, zero))
+    begin = (fine, start_coarse(mode, coupling.num_coarse, fine), Totals(solo_total, zero, zero))
+    fine, coarse, totals = run_steps(joint_key, schedule.joint_steps, draw_two, joint, begin)
     distance = fine @ (inputs.centre.precision @ fine)
-    return _path_end(schedule, solo_total, totals, read(fine), read_coarse(coarse), distance)
+    return _path_end(schedule, totals, read(fine), read_coarse(coarse), distance)
 
 
-def _path_end(schedule: Schedule, solo: Any, joint: Any, fine_end: Any, coarse_end: Any, distance: Any) -> PathEnd:
+def start_coarse(mode: jax.Array, num_coarse: int, fine: jax.Array) -> jax.Array:
+    """Where the coarse paths begin: at the fine path's own start, never at where its shift has led it."""
+    return jnp.stack([mode] * num_coarse)
+
+
+class Totals(NamedTuple):
+    """Sums over the windows: of the fine path, of the fine path where the coarse window is, of differences.
+
+    Small differences are summed as such: with windows of equal length the first two cancel to the bit.
+    """
+
+    fine: jax.Array
+    matched: jax.Array
+    difference: jax.Array
+
+
+def _path_end(schedule: Schedule, totals: Totals, fine_end: Any, coarse_end: Any, distance: Any) -> PathEnd:
     """Window means where there is a window, end points where there is none."""
-    dtype = fine_end.dtype
-    points = jnp.maximum(schedule.solo_window + schedule.joint_window, 1).astype(dtype)
-    windowed = schedule.solo_window + schedule.joint_window > 0
+    fine_points = jnp.maximum(schedule.solo_window + schedule.fine_window, 1).astype(fine_end.dtype)
+    coarse_points = jnp.maximum(schedule.coarse_window, 1).astype(fine_end.dtype)
+    windowed = schedule.solo_window + schedule.fine_window > 0
     coupled = schedule.joint_steps > 0
-    fine = jnp.where(windowed, (solo + joint[1]) / points, fine_end)
-    difference = jnp.where(windowed, joint[0] / points, fine_end - coarse_end)
+    fine = jnp.where(windowed, totals.fine / fine_points, fine_end)
+    longer = totals.fine / fine_points - totals.matched / coarse_points
+    difference = jnp.where(windowed, longer + totals.difference / coarse_points, fine_end - coarse_end)
     delta = jnp.where(coupled, difference, fine)
     return PathEnd(delta, fine, jnp.where(coupled, fine - difference, 0), distance)
 
@@ -203,19 +206,18 @@ def sample_pair(
     The two start independently from Laplace's approximation, spread^T spread = H^-1.
     """
     d, dtype = plan.target.dimension, np.dtype(plan.dtype)
-    step, draw, expand = make_step(plan, inputs), make_draw(plan, inputs), make_expand(plan, inputs)
+    step, drawer, expand = make_step(plan, inputs), make_drawer(plan, inputs), make_expand(plan, inputs)
     start_key, run_key = (jax.random.fold_in(key, phase) for phase in (0, 1))
     words = jax.random.bits(start_key, (2 * d * words_per_normal(dtype),), jnp.uint32)
-    starts = Words(words, dtype.type, wide=False).normals(2 * d).reshape(2, d) @ spread
+    starts = normals(words, dtype.type).reshape(2, d) @ spread
 
-    def advance(index: jax.Array, states: jax.Array) -> jax.Array:
-        noise, batches, _ = draw(jax.random.fold_in(run_key, index), 1)
-        batch = _pick(expand(batches), 0)
-        return jax.vmap(lambda state: step(coefficients, state, noise[0], batch))(states)
+    def advance(index: jax.Array, draws: Draws, states: jax.Array) -> jax.Array:
+        batch = pick(expand(gather(inputs.rows, draws.index)), 0)
+        return jax.vmap(lambda state: step(coefficients, state, draws.noise[0], batch))(states)
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
-        begin = number * stride
-        states = jax.lax.fori_loop(begin, begin + stride, advance, states)
+        here = jax.random.fold_in(run_key, number)
+        states = run_steps(here, stride, partial(drawer.draw, number=1), advance, states)
         return states, _distance(inputs.centre, states)
 
     _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))

@@ -161,10 +161,12 @@ def _named(wanted: Any) -> dict[str, Any]:
         wanted = ("mean", "sd")
     if isinstance(wanted, str):
         wanted = (wanted,)
+    if not isinstance(wanted, Mapping | Sequence):
+        raise InputError(explain("quantities by name", repr(wanted), '{"norm": lambda theta: jnp.sum(theta**2)}'))
     if not isinstance(wanted, Mapping):
-        wanted = {name: name for name in wanted}
+        wanted = {str(name): name for name in wanted}
     for name, what in wanted.items():
-        if not (callable(what) or what in _MOMENT_COLUMN):
+        if not (callable(what) or (isinstance(what, str) and what in _MOMENT_COLUMN)):
             raise InputError(
                 explain(
                     'quantities by name, each "mean", "sd" or a function of theta',
@@ -188,7 +190,13 @@ def _output(name: str, function: Callable[[Any], Any], theta: Any) -> Structure:
                 "call it by hand on the start values",
             )
         ) from error
-    return Structure.of(jax.tree.map(lambda leaf: np.empty(leaf.shape), out))
+    structure = Structure.of(jax.tree.map(lambda leaf: np.empty(leaf.shape), out))
+    real = all(leaf.dtype.kind in "biuf" for leaf in jax.tree.leaves(out))
+    if structure.size == 0 or not real:
+        raise ModelError(
+            explain(f"quantity {name!r} to return real numbers", f"{out}", "an array, or a dict of arrays, of numbers")
+        )
+    return structure
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -72,17 +72,12 @@ def multiply_high(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 class Words:
-    """The words of one step, handed out in order."""
+    """Random words of one step, handed out as integers in order."""
 
-    def __init__(self, words: jax.Array, dtype: Any, wide: bool) -> None:
-        self._words, self._dtype, self._wide, self._used = words, dtype, wide, 0
-
-    def normals(self, count: int) -> jax.Array:
-        return normals(self._take(count * words_per_normal(self._dtype)), self._dtype)
+    def __init__(self, words: jax.Array, wide: bool) -> None:
+        self._words, self._wide, self._used = words, wide, 0
 
     def integers(self, count: int, bound: jax.Array) -> jax.Array:
-        return integers(self._take(count * (1 + self._wide)), bound, self._wide)
-
-    def _take(self, count: int) -> jax.Array:
-        self._used += count
-        return self._words[self._used - count : self._used]
+        """The next `count` integers uniform below `bound`."""
+        first, self._used = self._used, self._used + count * (1 + self._wide)
+        return integers(self._words[first : self._used], bound, self._wide)

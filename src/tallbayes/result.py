@@ -82,10 +82,19 @@ class Estimate:
         return quantile * self.flat_standard_error + self.flat_bias_bound
 
     @property
+    def flat_interval(self) -> tuple[Floats, Floats]:
+        """Lower and upper ends by component; the whole line where the error is not known."""
+        half = self.half_width()
+        known = np.isfinite(half)
+        width = np.where(known, half, 0.0)
+        lower, upper = self.flat_value - width, self.flat_value + width
+        return np.where(known, lower, -np.inf), np.where(known, upper, np.inf)
+
+    @property
     def interval(self) -> tuple[Any, Any]:
         """The 95% interval, lower and upper."""
-        half = self.half_width()
-        return self.structure.build(self.flat_value - half), self.structure.build(self.flat_value + half)
+        lower, upper = self.flat_interval
+        return self.structure.build(lower), self.structure.build(upper)
 
     @property
     def met(self) -> bool:

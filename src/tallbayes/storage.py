@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tallbayes.anchor import Anchor
 from tallbayes.errors import ResultFileError, explain
 from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Result, Status
 from tallbayes.structure import Structure
 
 FORMAT = "tallbayes result 1"
-_TYPES = {cls.__name__: cls for cls in (Contraction, Cost, Estimate, Level, Rates, Structure)}
+_TYPES = {cls.__name__: cls for cls in (Anchor, Contraction, Cost, Estimate, Level, Rates, Structure)}
 
 
 def save(result: Result, path: str | Path) -> None:
@@ -33,14 +33,18 @@ def save(result: Result, path: str | Path) -> None:
 def load(path: str | Path) -> Result:
     """Read a result back; a file that is not a whole result raises ResultFileError."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            document = json.loads(str(file["document"]))
+        # Opened here, since np.load leaves a file that is no zip open.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            document = json.loads(str(arrays["document"]))
             if document["format"] != FORMAT:
                 raise ResultFileError(
                     explain(repr(FORMAT), repr(document["format"]), "the version of tallbayes that wrote it")
                 )
-            return Result(**_decode(document["result"], file))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            return Result(**_decode(document["result"], arrays))
+    except ResultFileError:
+        raise
+    except Exception as error:
+        # A damaged zip fails in more ways than zipfile and NumPy document.
         raise ResultFileError(
             explain(
                 f"a whole result file at {path}",
@@ -66,9 +70,11 @@ _RESULT_FIELDS = (
 def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
         name = f"array{len(arrays)}"
-        arrays[name] = np.asarray(value)
+        arrays[name] = value
         return {"array": name}
     if isinstance(value, Status):
         return {"status": value.name}
@@ -93,12 +99,4 @@ def _decode(value: Any, arrays: Any) -> Any:
     for kind in (list, tuple):
         if kind.__name__ in value:
             return kind(_decode(item, arrays) for item in value[kind.__name__])
-    return _type(value["type"])(**_decode(value["fields"], arrays))
-
-
-def _type(name: str) -> Any:
-    if name == "Anchor":
-        from tallbayes.anchor import Anchor
-
-        return Anchor
-    return _TYPES[name]
+    return _TYPES[value["type"]](**_decode(value["fields"], arrays))

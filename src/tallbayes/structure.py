@@ -49,14 +49,15 @@ class Structure:
             return cls.container("dict", [(k, cls.of(tree[k])) for k in sorted(tree)])
         if type(tree) in (list, tuple):
             return cls.container(type(tree).__name__, [(i, cls.of(child)) for i, child in enumerate(tree)])
-        if hasattr(tree, "shape") or isinstance(tree, bool | int | float | complex):
+        if isinstance(tree, np.ndarray | np.generic | bool | int | float | complex):
             return cls.leaf(np.shape(tree))
         import jax
 
         leaves = jax.tree_util.tree_leaves_with_path(tree)
         if len(leaves) == 1 and not leaves[0][0]:
             return cls.leaf(np.shape(tree))
-        return cls.container("dict", [(jax.tree_util.keystr(p, simple=True), cls.of(leaf)) for p, leaf in leaves])
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+        return cls.container("dict", [(name, cls.of(leaf)) for name, (_, leaf) in zip(names, leaves, strict=True)])
 
     @property
     def size(self) -> int:

@@ -89,7 +89,9 @@ def make_table(arrays: Any, dtype: str, shuffle: bool = False) -> Table:
     capacity = _capacity(num_rows)
     order = np.random.default_rng(SHUFFLE_SEED).permutation(num_rows) if shuffle else None
 
-    def place(array: np.ndarray) -> jax.Array:
+    def place(path: Any, array: np.ndarray) -> jax.Array:
+        if array.dtype.kind in "iu":
+            _require_int32(jax.tree_util.keystr(path) or "data", array)
         kind = np.dtype(dtype if array.dtype.kind == "f" else np.int32)
         padded = np.empty((capacity, *array.shape[1:]), kind)
         padded[:num_rows] = array if order is None else array[order]
@@ -97,17 +99,31 @@ def make_table(arrays: Any, dtype: str, shuffle: bool = False) -> Table:
         return jax.device_put(padded)
 
     with jax.enable_x64(True):
-        return Table(jax.tree.map(place, arrays), num_rows)
+        return Table(jax.tree_util.tree_map_with_path(place, arrays), num_rows)
+
+
+def _require_int32(name: str, array: np.ndarray) -> None:
+    largest = max(int(array.max()), -int(array.min()))
+    if largest >= 2**31:
+        raise DataError(
+            explain(
+                f"whole numbers below 2^31 in {name}",
+                f"{largest}",
+                "astype(float), or codes 0, 1, 2, ... if they are labels",
+            )
+        )
 
 
 def needs_float64(arrays: Any) -> bool:
-    """Whether float32 would blur a column by more than 1e-4 of its own spread."""
+    """Whether float32 would blur a column by more than 1e-4 of its own spread, or not hold sums of its squares."""
 
     def blurred(array: np.ndarray) -> bool:
         if array.dtype != np.float64:
             return False
         size, spread = np.abs(array).max(axis=0), array.std(axis=0)
-        return bool(np.any((spread > 0) & (size * 2.0**-24 > 1e-4 * spread)))
+        blur = (spread > 0) & (size * 2.0**-24 > 1e-4 * spread)
+        outside = (size > 0) & ((size < 1e-12) | (size > 1e12))
+        return bool(np.any(blur | outside))
 
     return any(blurred(array) for array in jax.tree.leaves(arrays))
 

@@ -49,6 +49,8 @@ def check_tolerances(given: Mapping[str, Any]) -> tuple[str, Any]:
             )
         )
     (kind, size), *_ = present.items()
+    if isinstance(size, Mapping) and not size:
+        raise ToleranceError(explain(f"a {kind} for each quantity", "an empty dict", "one number for all of them"))
     for each in size.values() if isinstance(size, Mapping) else [size]:
         number = isinstance(each, int | float | np.number) and not isinstance(each, bool)
         if not number or not 0 < each < np.inf:

@@ -1,0 +1,152 @@
+"""One coupled path against the same path written out in NumPy: same draws, every gradient and coupling, float64.
+
+Nothing is random here but the draws both sides share, so they must agree to rounding.
+"""
+
+import jax
+import numpy as np
+import paper
+import pytest
+
+import tallbayes as tb
+from tallbayes.draws import STRETCH, gather, pick
+from tallbayes.levels import LEVEL_STREAM, _schedule, make_problem
+from tallbayes.mode import find_anchor
+from tallbayes.model import bind
+from tallbayes.paths import Observables, Plan, make_drawer, sample_path
+from tallbayes.randomness import path_key, seed_words
+from tallbayes.table import check_rows, make_table
+
+NUM_ROWS, SIZE, SEED, PATH = 40, 3, 11, 5
+GRADIENTS = [
+    tb.Full(),
+    tb.Plain(SIZE),
+    tb.ControlVariate(SIZE),
+    tb.Taylor(SIZE),
+    tb.Blend(SIZE),
+    tb.Blend(SIZE, partner=tb.Plain, radius=1.5),
+]
+
+
+def by_hand():
+    import jax.numpy as jnp
+
+    def log_likelihood(theta, row):
+        eta = row["x"] @ theta
+        return row["y"] * eta - jnp.logaddexp(0.0, eta)
+
+    return tb.Model(lambda theta: -0.5 * jnp.sum(theta**2), log_likelihood, np.zeros(3))
+
+
+def make(model, gradient, coupling, window_steps):
+    data = check_rows(paper.rows(NUM_ROWS))
+    target, start = bind(model, jax.tree.map(lambda leaf: leaf[0], data))
+    table = make_table(data, "float64")
+    anchor = find_anchor(target, table, start)
+    plan = Plan(target, gradient, tb.Euler(), coupling, Observables(True, ()), "float64")
+    ladder = tb.Ladder(0.4 / anchor.curvatures[-1], start_steps=4, added_steps=3, window_steps=window_steps)
+    return make_problem(plan, table, anchor, ladder, SEED, pairs=()), anchor
+
+
+def gradient_by_hand(gradient, anchor, v, x, y):
+    """The estimate at theta_0 + v on the rows x, y."""
+    theta = anchor.mode + v
+    prior = -theta
+    if gradient.batch_size is None:
+        rows = paper.rows(NUM_ROWS)
+        x, y = rows["x"], rows["y"]
+        return prior + x.T @ (y - _sigmoid(x @ theta))
+    w = 1.0
+    if isinstance(gradient, tb.Blend):
+        radius = gradient.radius or 2 * np.sqrt(len(v))
+        w = 1 / (1 + (v @ anchor.precision @ v / radius**2) ** 2)
+    b = {tb.Plain: 0.0, tb.ControlVariate: 1.0, tb.Taylor: 1.0}.get(type(gradient))
+    c = {tb.Plain: 0.0, tb.ControlVariate: 0.0, tb.Taylor: 1.0}.get(type(gradient), w)
+    if b is None:
+        b = w if gradient.partner is tb.Plain else 1.0
+    total = b * anchor.likelihood_gradient + c * anchor.likelihood_hessian @ v
+    for row, response in zip(x, y, strict=True):
+        at_mode = _sigmoid(row @ anchor.mode)
+        first = row * (response - at_mode)
+        second = -row * at_mode * (1 - at_mode) * (row @ v)
+        here = row * (response - _sigmoid(row @ theta))
+        total = total + NUM_ROWS / len(x) * (here - b * first - c * second)
+    return prior + total
+
+
+def _sigmoid(eta):
+    return 1 / (1 + np.exp(-eta))
+
+
+def replay(problem, anchor, level):
+    """Delta of (v, v^2) for one path, in plain loops over the shared draws."""
+    ladder, plan = problem.ladder, problem.plan
+    drawer = make_drawer(plan, problem.inputs)
+    coupling, gradient = plan.coupling, plan.gradient
+    h = ladder.step(level)
+
+    def step(v, h, noise, batch):
+        x, y = (np.asarray(batch[k]) for k in ("x", "y")) if batch else (None, None)
+        return v + h * gradient_by_hand(gradient, anchor, v, x, y) + np.sqrt(2 * h) * np.asarray(noise)
+
+    def draws(key, k, number, extra=0):
+        """Noise, raw batches and spare words of step k, from the stretch it belongs to."""
+        stretch = drawer.draw(jax.random.fold_in(key, k // STRETCH), STRETCH, number, extra)
+        noise, index, spare = pick(stretch, k % STRETCH)
+        return noise, gather(problem.inputs.rows, index), drawer.source(spare)
+
+    key = path_key(seed_words(SEED), LEVEL_STREAM, level, PATH)
+    solo, joint = (jax.random.fold_in(key, phase) for phase in (0, 1))
+    fine, fine_points, coarse_points = np.zeros(3), [], []
+    for k in range(ladder.shift_steps(level)):
+        noise, batches, _ = draws(solo, k, 1)
+        fine = step(fine, h, noise[0], pick(batches, 0))
+        fine_points.append(fine)
+    coarse = [np.zeros(3)] * coupling.num_coarse
+    extra = coupling.num_indices(SIZE) if gradient.batch_size else 0
+    for k in range(ladder.joint_steps(level)):
+        noise, batches, words = draws(joint, k, 2, extra)
+        for j in (0, 1):
+            fine = step(fine, h, noise[j], pick(batches, j))
+            fine_points.append(fine)
+        seen = coupling.coarse_batches(words.integers, gradient.batch_size or 0, batches)
+        merged = (np.asarray(noise[0]) + np.asarray(noise[1])) / np.sqrt(2)
+        coarse = [step(c, 2 * h, merged, pick(seen, i)) for i, c in enumerate(coarse)]
+        coarse_points.append(np.mean([np.concatenate([c, c**2]) for c in coarse], axis=0))
+    reads = [np.concatenate([v, v**2]) for v in fine_points]
+    result = np.mean(reads[-max(ladder.window(level), 1) :], axis=0)
+    if level:
+        result = result - np.mean(coarse_points[-max(ladder.window(level - 1), 1) :], axis=0)
+    return result
+
+
+COMBINATIONS = [(gradient, tb.Antithetic()) for gradient in GRADIENTS] + [
+    (tb.Taylor(SIZE), tb.Synchronous("union")),
+    (tb.Plain(SIZE), tb.Synchronous("coin")),
+    (tb.Full(), tb.Synchronous("union")),
+]
+
+
+@pytest.mark.parametrize(("gradient", "coupling"), COMBINATIONS, ids=str)
+def test_paths_are_what_the_equations_say(gradient, coupling):
+    model = paper.MODEL if coupling == tb.Antithetic() else by_hand()
+    for window_steps in (0, 2):
+        problem, anchor = make(model, gradient, coupling, window_steps)
+        with jax.enable_x64(True):
+            for level in (0, 1, 2):
+                key = path_key(seed_words(SEED), LEVEL_STREAM, level, PATH)
+                end = jax.jit(sample_path, static_argnums=0)(
+                    problem.plan, problem.inputs, _schedule(problem, level), key
+                )
+                np.testing.assert_allclose(end.delta, replay(problem, anchor, level), rtol=1e-9, atol=1e-12)
+
+
+def test_family_and_own_model_give_the_same_numbers():
+    """The cheap form of a generalised linear model and derivatives by JAX agree to float32 rounding."""
+    settings = {"tolerance": 0.3, "seed": 4, "method": tb.Multilevel(gradient=tb.Taylor(5))}
+    family = tb.estimate(paper.MODEL, paper.rows(NUM_ROWS), **settings)
+    own = tb.estimate(by_hand(), paper.rows(NUM_ROWS), **settings)
+    for name in ("mean", "sd"):
+        np.testing.assert_allclose(own[name].value, family[name].value, rtol=2e-5)
+        np.testing.assert_allclose(own[name].standard_error, family[name].standard_error, rtol=1e-3)
+    assert own.cost.evaluations == family.cost.evaluations

@@ -1,0 +1,545 @@
+"""A result says what was found, how sure it is and what it cost; it survives the disk; it can be carried on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scenarios import logistic_rows
+from scipy import stats
+
+import tallbayes as tb
+from tallbayes.errors import ResultFileError
+
+ROWS = logistic_rows(200, (0.8, -0.2))
+LOGISTIC = tb.families.logistic()
+
+
+def run(**options: Any) -> tb.Result:
+    return tb.estimate(LOGISTIC, ROWS, **{"tolerance": 0.2, "seed": 1, **options})
+
+
+@pytest.fixture(scope="module")
+def result() -> tb.Result:
+    return run()
+
+
+def pytree_model() -> tb.Model:
+    """The same posterior with its parameters in a dict."""
+
+    def log_likelihood(theta: Any, row: Any) -> Any:
+        eta = row["x"][0] * theta["slopes"][0, 0] + theta["intercept"]
+        return row["y"] * eta - jax.nn.softplus(eta)
+
+    return tb.Model(
+        log_prior=lambda theta: -0.5 * (jnp.sum(theta["slopes"] ** 2) + theta["intercept"] ** 2),
+        log_likelihood=log_likelihood,
+        initial={"slopes": np.zeros((1, 1)), "intercept": 0.0},
+    )
+
+
+@pytest.fixture(scope="module")
+def nested() -> tb.Result:
+    """Quantities of several shapes, of a model whose parameters are a dict."""
+    quantities = {
+        "mean": "mean",
+        "odds": lambda theta: {"x": jnp.exp(theta["slopes"]), "both": [theta["intercept"], None]},
+        "one": lambda theta: 1.0,
+        "positive": lambda theta: theta["slopes"][0, 0] > 0,
+    }
+    return tb.estimate(pytree_model(), ROWS, quantities, tolerance=0.5, max_levels=3)
+
+
+def test_values_and_errors_have_the_shape_of_the_quantity(result: tb.Result) -> None:
+    assert list(result) == ["mean", "sd"]
+    assert len(result) == 2
+    for name in result:
+        estimate = result[name]
+        for part in ("value", "standard_error", "bias_bound", "degrees_of_freedom", "tolerance"):
+            assert getattr(estimate, part).shape == (2,)
+            assert np.all(np.isfinite(getattr(estimate, part)))
+        assert [end.shape for end in estimate.interval] == [(2,), (2,)]
+
+
+def test_values_and_errors_have_the_users_structure(nested: tb.Result) -> None:
+    mean, odds = nested["mean"], nested["odds"]
+    for part in (mean.value, mean.standard_error, mean.bias_bound, *mean.interval):
+        assert list(part) == ["intercept", "slopes"]
+        assert type(part["intercept"]) is float
+        assert part["slopes"].shape == (1, 1)
+    for part in (odds.value, odds.standard_error, odds.bias_bound, *odds.interval):
+        assert part["x"].shape == (1, 1)
+        assert type(part["both"][0]) is float
+        assert part["both"][1] is None
+
+
+def test_both_ways_to_write_the_model_agree(result: tb.Result, nested: tb.Result) -> None:
+    """Two independent runs, 5.1 joint errors apart at most: one false alarm in a million for two components."""
+    one, two = result["mean"], nested["mean"]
+    slope_first = two.flat_value[::-1], two.flat_error[::-1]
+    assert np.all(np.abs(one.flat_value - slope_first[0]) < 5.1 * np.hypot(one.flat_error, slope_first[1]))
+
+
+def test_a_constant_is_known_exactly(nested: tb.Result) -> None:
+    assert nested["one"].value == 1.0
+    assert nested["one"].standard_error == nested["one"].bias_bound == 0.0
+    assert nested["one"].interval == (1.0, 1.0)
+    assert nested["one"].met
+
+
+def test_a_probability_is_between_zero_and_one(nested: tb.Result) -> None:
+    assert type(nested["positive"].value) is float
+    assert -1e-6 <= nested["positive"].value <= 1 + nested["positive"].flat_error[0]
+
+
+@pytest.mark.parametrize("name", ["mean", "sd"])
+def test_the_interval_is_value_plus_minus_t_se_plus_bias(result: tb.Result, name: str) -> None:
+    estimate = result[name]
+    quantile = stats.t.ppf(0.975, estimate.degrees_of_freedom)
+    half = quantile * estimate.standard_error + estimate.bias_bound
+    lower, upper = estimate.interval
+    np.testing.assert_allclose(lower, estimate.value - half, rtol=1e-10)
+    np.testing.assert_allclose(upper, estimate.value + half, rtol=1e-10)
+    wider = estimate.half_width(0.99)
+    np.testing.assert_allclose(
+        wider,
+        stats.t.ppf(0.995, estimate.degrees_of_freedom) * estimate.standard_error + estimate.bias_bound,
+        rtol=1e-10,
+    )
+
+
+def test_met_holds_the_error_against_the_tolerance(result: tb.Result) -> None:
+    estimate = result["mean"]
+    error = np.sqrt(estimate.standard_error**2 + estimate.bias_bound**2)
+    np.testing.assert_allclose(estimate.flat_error, error)
+    assert np.all(error <= estimate.tolerance)
+    assert estimate.met
+    assert estimate.met is True
+    np.testing.assert_allclose(estimate.tolerance, 0.2 * result["sd"].value)
+    strict = dataclasses.replace(estimate, flat_tolerance=np.array([1.0, 0.99 * error[1]]))
+    assert strict.met is False
+
+
+def test_a_value_that_is_not_a_number_is_never_met(result: tb.Result) -> None:
+    broken = dataclasses.replace(result["mean"], flat_standard_error=np.array([np.nan, 0.0]))
+    assert not broken.met
+    assert len(broken.interval) == 2
+
+
+def test_infinite_errors_give_infinite_intervals_without_warnings(result: tb.Result) -> None:
+    nowhere = dataclasses.replace(
+        result["mean"], flat_value=np.array([np.inf, 1.0]), flat_bias_bound=np.array([np.inf, np.inf])
+    )
+    assert len(nowhere.interval) == 2
+    assert str(dataclasses.replace(result, estimates={"mean": nowhere}))
+
+
+def test_status_and_convergence(result: tb.Result) -> None:
+    assert result.status is tb.Status.converged
+    assert result.converged
+    assert all(result[name].met for name in result)
+    assert str(result.status) == result.status.value
+
+
+def test_costs_add_up(result: tb.Result) -> None:
+    cost = result.cost
+    by_level = sum(level.evaluations for level in result.levels)
+    # 64 pairs of paths of 3 dT each measure the contraction.
+    steps = round((result.levels[1].time - result.levels[0].time) / result.levels[0].step)
+    batch = 6
+    assert cost.evaluations == by_level + 64 * 2 * 3 * steps * batch
+    assert cost.num_data == 200
+    assert cost.epochs == cost.evaluations / 200
+    assert cost.setup_evaluations == result.anchor.passes * 200
+    assert cost.speculative_evaluations == 0
+    assert cost.seconds > 0
+
+
+def test_levels_say_what_was_done(result: tb.Result) -> None:
+    assert len(result.levels) >= 3
+    for number, level in enumerate(result.levels):
+        assert level.step == result.levels[0].step * 2.0**-number
+        assert level.time == pytest.approx(result.levels[0].time * (number + 1))
+        assert level.samples >= 64
+        assert level.samples % 32 == 0
+        fine = round(level.time / level.step)
+        coarse = round(result.levels[number - 1].time / result.levels[number - 1].step) if number else 0
+        assert level.evaluations == level.samples * 6 * (fine + 2 * coarse)
+        for part in ("mean", "variance", "kurtosis", "consistency"):
+            by_quantity = getattr(level, part)
+            assert list(by_quantity) == ["mean", "sd"]
+            assert all(values.shape == (2,) for values in by_quantity.values())
+            finite = [np.all(np.isfinite(values)) for values in by_quantity.values()]
+            assert all(finite) != (part == "consistency" and number == 0)
+
+
+def test_the_value_is_the_sum_of_the_level_means(result: tb.Result) -> None:
+    total = sum(level.mean["mean"] for level in result.levels)
+    np.testing.assert_allclose(result["mean"].value, result.anchor.mode + total, rtol=1e-12)
+
+
+def test_rates_and_contraction_are_given_by_quantity(result: tb.Result) -> None:
+    for rates in (result.rates.alpha, result.rates.beta, result.rates.gamma):
+        assert list(rates) == ["mean", "sd"]
+        assert all(np.isfinite(rate) for rate in rates.values())
+    assert 0 < result.contraction.factor < result.contraction.upper < 1
+    assert result.contraction.rate > 0
+
+
+def test_settings_say_how_to_repeat_it(result: tb.Result) -> None:
+    assert result.settings["seed"] == 1
+    assert result.settings["tolerance"] == 0.2
+    assert set(result.settings["versions"]) >= {"tallbayes", "jax", "jaxlib", "numpy"}
+    assert "Taylor(batch_size=6" in result.method
+
+
+def columns_of(lines: list[str]) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in lines]
+
+
+def test_the_text_has_every_section_in_columns(result: tb.Result) -> None:
+    text = str(result)
+    sections = text.split("\n\n")
+    assert [section.split()[0] for section in sections] == ["quantity", "level", "rates", "cost:", "status:"]
+    quantities, levels, rates, cost, status = (section.split("\n") for section in sections)
+    assert [row[0] for row in columns_of(quantities)[1:]] == ["mean[0]", "mean[1]", "sd[0]", "sd[1]"]
+    assert all(len(row) == 7 for row in columns_of(quantities))
+    assert len(levels) == len(result.levels) + 2
+    assert [row[0] for row in columns_of(rates)[1:3]] == ["mean", "sd"]
+    assert rates[3].startswith("contraction: ")
+    assert f"{result.cost.evaluations:,} row gradients" in cost[0]
+    assert cost[1] == f"method: {result.method}"
+    assert status == [f"status: {result.status}"]
+
+
+def test_the_text_is_aligned_and_not_too_wide(result: tb.Result, nested: tb.Result) -> None:
+    for text in (str(result), str(nested)):
+        assert all(len(line) <= 130 for line in text.split("\n") if not line.startswith("method:"))
+        assert all(line == line.rstrip() for line in text.split("\n"))
+        for section in text.split("\n\n")[:2]:
+            table = [line for line in section.split("\n") if not line.startswith("(")]
+            assert_right_aligned(table)
+
+
+def assert_right_aligned(table: list[str]) -> None:
+    """Every column but the first ends where its heading ends; the first begins at the margin."""
+    heads = [match.end() for match in re.finditer(r"\S+(?: \S+)*", table[0])][1:]
+    assert all(not line.startswith(" ") for line in table)
+    for line in table[1:]:
+        ends = {match.end() for match in re.finditer(r"\S+(?: \S+)*", line)}
+        assert all(end in ends for end in heads if end <= len(line))
+
+
+def test_many_components_are_cut_short_in_the_text(result: tb.Result) -> None:
+    from tallbayes.structure import Structure
+
+    many = {
+        part: np.arange(1.0, 101.0)
+        for part in ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance")
+    }
+    wide = tb.Estimate("mean", Structure.leaf((100,)), **many)
+    text = str(dataclasses.replace(result, estimates={"mean": wide}))
+    assert "and 76 more components" in text
+    assert text.count("mean[") == 24
+
+
+def assert_same(one: Any, two: Any) -> None:
+    """Equal to the bit, all the way down, in type as well."""
+    assert type(one) is type(two)
+    if isinstance(one, np.ndarray):
+        assert one.dtype == two.dtype
+        assert one.shape == two.shape
+        assert one.tobytes() == two.tobytes()
+    elif dataclasses.is_dataclass(one):
+        for field in dataclasses.fields(one):
+            if field.name != "continuation":
+                assert_same(getattr(one, field.name), getattr(two, field.name))
+    elif isinstance(one, dict):
+        assert list(one) == list(two)
+        for key in one:
+            assert_same(one[key], two[key])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(two)
+        for first, second in zip(one, two, strict=True):
+            assert_same(first, second)
+    elif isinstance(one, float) and np.isnan(one):
+        assert np.isnan(two)
+    else:
+        assert one == two
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "result.tallbayes"
+
+
+@pytest.mark.parametrize("which", ["result", "nested"])
+def test_save_and_load_are_exact(which: str, path: Path, request: pytest.FixtureRequest) -> None:
+    original = request.getfixturevalue(which)
+    original.save(path)
+    loaded = tb.load(path)
+    assert_same(original, loaded)
+    assert str(loaded) == str(original)
+    assert loaded.status is original.status
+    for name in original:
+        assert_same(loaded[name].value, original[name].value)
+        assert_same(loaded[name].interval, original[name].interval)
+
+
+def test_infinities_and_nans_survive_the_disk(path: Path) -> None:
+    short = run(max_seconds=1e-9)
+    assert np.isinf(short["mean"].flat_bias_bound).all()
+    short.save(path)
+    assert_same(short, tb.load(path))
+
+
+def test_tolerances_given_as_numpy_numbers_survive_the_disk(result: tb.Result, path: Path) -> None:
+    result.extend(tolerance={"mean": np.float32(0.5), "sd": np.int64(1)}).save(path)
+    assert tb.load(path).settings["tolerance"] == {"mean": 0.5, "sd": 1}
+
+
+def test_the_comparison_sees_a_single_bit(result: tb.Result, path: Path) -> None:
+    result.save(path)
+    loaded = tb.load(path)
+    loaded["mean"].flat_value[0] = np.nextafter(loaded["mean"].flat_value[0], np.inf)
+    with pytest.raises(AssertionError):
+        assert_same(result, loaded)
+
+
+def test_save_leaves_one_file_and_replaces_an_old_one(result: tb.Result, path: Path) -> None:
+    path.write_text("something older")
+    result.save(path)
+    result.save(str(path))
+    assert list(path.parent.iterdir()) == [path]
+    assert tb.load(str(path)).converged
+
+
+def broken_files(whole: bytes) -> Iterator[tuple[str, bytes]]:
+    yield "empty", b""
+    yield "text", b"quantity  value\nmean[0]   0.77\n"
+    yield "half", whole[: len(whole) // 2]
+    yield "without its last byte", whole[:-1]
+    yield "first kilobyte", whole[:1024]
+    middle = len(whole) // 2
+    yield "overwritten in the middle", whole[:middle] + bytes(200) + whole[middle + 200 :]
+
+
+def test_a_file_that_is_not_a_whole_result_is_refused(result: tb.Result, path: Path) -> None:
+    result.save(path)
+    for kind, content in broken_files(path.read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(ResultFileError, match=r"expected .*; got (.|\n)* Try: "):
+            pytest.fail(f"read a file that is {kind}: {tb.load(path)}")
+
+
+def test_a_byte_lost_anywhere_is_noticed_or_harmless(result: tb.Result, path: Path) -> None:
+    """One flipped byte at 60 places: an error of our own, or the same result."""
+    result.save(path)
+    whole = path.read_bytes()
+    for place in np.linspace(0, len(whole) - 1, 60).astype(int):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            loaded = tb.load(path)
+        except ResultFileError:
+            continue
+        assert_same(result, loaded)
+
+
+def test_other_files_of_numpy_are_refused(path: Path) -> None:
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ResultFileError):
+        tb.load(path)
+    with open(path, "wb") as file:
+        np.savez(file, a=np.zeros(3))
+    with pytest.raises(ResultFileError):
+        tb.load(path)
+
+
+def test_a_file_of_another_format_is_refused(result: tb.Result, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallbayes.storage.FORMAT", "tallbayes result 0")
+    result.save(path)
+    monkeypatch.undo()
+    with pytest.raises(ResultFileError, match="tallbayes result 0"):
+        tb.load(path)
+
+
+@pytest.mark.parametrize("where", ["nowhere.tallbayes", "no/such/folder/x", "."])
+def test_a_missing_file_is_refused(where: str, tmp_path: Path) -> None:
+    with pytest.raises(ResultFileError, match=r"expected .*; got .* Try: "):
+        tb.load(tmp_path / where)
+
+
+def test_a_loaded_result_cannot_be_extended_but_its_anchor_can_be_used(result: tb.Result, path: Path) -> None:
+    result.save(path)
+    loaded = tb.load(path)
+    with pytest.raises(tb.TallbayesError, match=r"anchor=result\.anchor"):
+        loaded.extend(tolerance=0.1)
+    again = run(anchor=loaded.anchor)
+    assert again.cost.setup_evaluations <= 200 < result.cost.setup_evaluations
+    assert_same(again.estimates, result.estimates)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(result: tb.Result) -> None:
+    assert_same(run().estimates, result.estimates)
+    assert run(seed=2)["mean"].value[0] != result["mean"].value[0]
+
+
+@pytest.fixture(scope="module")
+def extended(result: tb.Result) -> tb.Result:
+    return result.extend(tolerance=0.1)
+
+
+def test_extending_pays_only_the_difference(result: tb.Result, extended: tb.Result) -> None:
+    fresh = run(tolerance=0.1)
+    assert extended.converged
+    assert extended.cost.evaluations > result.cost.evaluations
+    assert extended.cost.evaluations < result.cost.evaluations + fresh.cost.evaluations
+    np.testing.assert_allclose(extended["mean"].tolerance, 0.1 * extended["sd"].value)
+    assert extended.settings["tolerance"] == 0.1
+    for before, after in zip(result.levels, extended.levels, strict=False):
+        assert after.samples >= before.samples
+
+
+def test_extending_goes_through_the_same_samples_as_a_fresh_run(extended: tb.Result) -> None:
+    """Where both end with as many samples of a level, they are the same samples."""
+    fresh = run(tolerance=0.1)
+    pairs = [(one, two) for one, two in zip(extended.levels, fresh.levels, strict=False) if one.samples == two.samples]
+    assert pairs
+    for one, two in pairs:
+        assert_same(one.variance["mean"], two.variance["mean"])
+
+
+def test_extending_leaves_the_old_result_as_it_was(path: Path) -> None:
+    before = run()
+    before.save(path)
+    text = str(before)
+    before.extend(tolerance=0.1)
+    assert str(before) == text
+    assert_same(before, tb.load(path))
+    assert_same(before.extend(tolerance=0.1).estimates, before.extend(tolerance=0.1).estimates)
+
+
+def test_extending_to_what_is_met_costs_nothing(result: tb.Result) -> None:
+    again = result.extend(tolerance=0.25)
+    assert again.converged
+    assert again.cost.evaluations == result.cost.evaluations
+    np.testing.assert_array_equal(again["mean"].value, result["mean"].value)
+
+
+def test_extending_by_an_unknown_keyword_is_refused(result: tb.Result) -> None:
+    with pytest.raises(tb.InputError, match=r"expected .*; got .*seed.* Try: "):
+        result.extend(seed=3)
+
+
+def test_a_stopped_run_can_be_carried_on(result: tb.Result) -> None:
+    stopped = run(max_seconds=1e-9)
+    finished = stopped.extend(max_seconds=1e9)
+    assert finished.converged
+    assert_same(finished.estimates, result.estimates)
+
+
+def test_carrying_on_does_not_forget_why_a_run_was_stopped(result: tb.Result) -> None:
+    """Paths too short for the tolerance stay too short, whatever is asked of them next."""
+    step = result.levels[0].step
+    short = run(method=tb.Multilevel(ladder=tb.Ladder(first_step=step / 16, start_steps=1, added_steps=1)))
+    assert short.status in (tb.Status.paths_too_short, tb.Status.no_contraction)
+    assert not any(short[name].met for name in short) or not short.converged
+    assert short.extend(tolerance=2.0).status is short.status
+
+
+BUDGETS = {
+    "max_evaluations": ({"tolerance": 0.01, "max_evaluations": 150_000}, tb.Status.max_evaluations),
+    "max_seconds": ({"tolerance": 0.01, "max_seconds": 1e-9}, tb.Status.max_seconds),
+    "max_levels": ({"tolerance": 0.05, "max_levels": 3}, tb.Status.max_levels),
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_budget_ends_the_run_with_its_status(name: str) -> None:
+    options, status = BUDGETS[name]
+    stopped = run(**options)
+    assert stopped.status is status
+    assert not stopped.converged
+    assert name in str(stopped).split("\n\n")[-1]
+    assert not all(stopped[quantity].met for quantity in stopped)
+    for quantity in stopped:
+        assert np.all(np.isfinite(stopped[quantity].value))
+        assert np.all(np.isfinite(stopped[quantity].standard_error))
+    if name == "max_evaluations":
+        assert stopped.cost.evaluations <= 150_000
+    if name == "max_levels":
+        assert len(stopped.levels) == 3
+
+
+@pytest.mark.parametrize("evaluations", [32_000, 40_000, 60_000, 90_000])
+def test_a_budget_that_ends_within_the_pilot_still_gives_values(evaluations: int) -> None:
+    stopped = run(tolerance=0.01, max_evaluations=evaluations)
+    assert stopped.status is tb.Status.max_evaluations
+    assert 1 <= len(stopped.levels) <= 3
+    assert stopped.cost.evaluations <= evaluations
+    assert np.all(np.isfinite(stopped["mean"].value))
+    assert str(stopped)
+
+
+class Interrupter:
+    """A progress callback that presses Ctrl-C at its n-th call."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls, self.last = calls, None
+
+    def __call__(self, progress: tb.Progress) -> None:
+        self.last, self.calls = progress, self.calls - 1
+        if self.calls == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_ctrl_c_keeps_what_was_computed(calls: int) -> None:
+    interrupter = Interrupter(calls)
+    stopped = run(tolerance=0.02, progress=interrupter)
+    assert stopped.status is tb.Status.interrupted
+    assert not stopped.converged
+    assert interrupter.last is not None
+    assert tuple(level.samples for level in stopped.levels) == interrupter.last.samples
+    assert stopped.cost.evaluations == interrupter.last.evaluations
+    assert np.all(np.isfinite(stopped["mean"].value))
+
+
+def test_ctrl_c_and_carrying_on_give_the_numbers_of_an_unbroken_run() -> None:
+    whole = run(tolerance=0.1)
+    stopped = run(tolerance=0.1, progress=Interrupter(2))
+    assert stopped.status is tb.Status.interrupted
+    assert_same(stopped.extend().estimates, whole.estimates)
+
+
+def test_progress_sees_errors_and_targets_and_changes_nothing(result: tb.Result) -> None:
+    seen: list[tb.Progress] = []
+    watched = run(progress=seen.append)
+    assert_same(watched.estimates, result.estimates)
+    assert seen
+    labels = {"mean[0]", "mean[1]", "sd[0]", "sd[1]"}
+    for progress in seen:
+        assert progress.quantity in labels
+        assert progress.error > 0
+        assert progress.target > 0
+        assert progress.levels == len(progress.samples)
+        assert progress.seconds > 0
+    assert [progress.evaluations for progress in seen] == sorted(progress.evaluations for progress in seen)
+    assert seen[-1].error <= seen[-1].target
+    assert seen[-1].evaluations == watched.cost.evaluations
+
+
+def test_an_error_in_the_callback_is_the_callers_own() -> None:
+    def raising(progress: tb.Progress) -> None:
+        raise ZeroDivisionError("my own mistake")
+
+    with pytest.raises(ZeroDivisionError, match="my own mistake"):
+        run(progress=raising)
