@@ -6,14 +6,17 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench-throughput clean
+.PHONY: help demo test check format bench-throughput bench-minibatch bench-profile clean
 
 help:
 	@echo "make demo   estimate a posterior expectation to a prescribed accuracy"
 	@echo "make test   run all tests"
 	@echo "make check  format, lint and types"
 	@echo "make format rewrite files in the project's format"
-	@echo "make bench-throughput  time a level beside BlackJAX (minutes)"
+	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
+	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
+	@echo "make bench-profile     where the time of a level goes (1 minute)"
+	@echo "make clean  remove the environment"
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -41,6 +44,12 @@ format: $(STAMP)
 
 bench-throughput: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/throughput.py
+
+bench-minibatch: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/minibatch.py
+
+bench-profile: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/profile_level.py
 
 clean:
 	@rm -rf $(VENV) build dist

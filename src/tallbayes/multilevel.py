@@ -37,6 +37,7 @@ LONGEST_MEMORY = 0.8
 SLOWEST_DECAY = 0.4
 FARTHEST = 1e4
 FALSE_ALARM = 1e-6
+SECONDS_BETWEEN_REPORTS = 0.5
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Run:
     contraction: Contraction | None = None
     evaluations: int = 0
     started: float = field(default_factory=time.monotonic)
+    told: float = 0.0
 
     @property
     def samples(self) -> Floats:
@@ -277,6 +279,8 @@ def _fill(run: Run, targets: list[int]) -> Status | None:
         tasks = ((run.problem, level, first + k) for k in range(affordable))
         for block in in_order(run.executor, sample_level, tasks, ahead):
             _take(run, level, block)
+            if len(run.levels) >= 3 and time.monotonic() - run.told > SECONDS_BETWEEN_REPORTS:
+                _tell(run, assess(run))
             if time.monotonic() - run.started > run.budget.max_seconds:
                 return Status.max_seconds
         if affordable < wanted:
@@ -315,6 +319,7 @@ def _whole_blocks(samples: Floats) -> list[int]:
 
 
 def _tell(run: Run, now: Assessment) -> None:
+    run.told = time.monotonic()
     error = np.hypot(now.standard_error, now.bias_bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = int(np.nanargmax(np.where(error > 0, error / now.tolerance, 0.0)))

@@ -1,4 +1,4 @@
-"""Progress: error against target for the worst quantity, after every round; it never changes the numbers."""
+"""Progress: error against target for the worst quantity, as a run goes on; it never changes the numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Progress:
-    """A look at a run between two rounds."""
+    """A look at a run that is under way."""
 
     quantity: str
     error: float
@@ -50,11 +50,12 @@ def _line(progress: Progress) -> Any:
 
     # The work left goes like (error / target)^2, so the bar shows the share of it that is done.
     share = min(1.0, (progress.target / progress.error) ** 2) if progress.error > 0 else 1.0
-    done = round(30 * share)
+    done = round(16 * share)
     return Text.assemble(
         ("━" * done, "green"),
-        ("━" * (30 - done), "grey37"),
-        f"  {progress.quantity}: error {progress.error:.2g} of {progress.target:.2g} allowed"
-        f"  {progress.levels} levels, {sum(progress.samples):,} paths"
-        f"  {progress.evaluations:.2g} evaluations  {progress.seconds:.0f} s",
+        ("━" * (16 - done), "grey37"),
+        f" {progress.quantity} error {progress.error:.2g}, target {progress.target:.2g}"
+        f" | {progress.seconds:.0f} s | {progress.levels} levels, {sum(progress.samples):,} paths",
+        overflow="ellipsis",
+        no_wrap=True,
     )
