@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench-throughput bench-minibatch bench-profile clean
+.PHONY: help demo test check format bench-throughput bench-minibatch bench-profile reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   estimate a posterior expectation to a prescribed accuracy"
@@ -16,15 +16,17 @@ help:
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
+	@echo "make reproduce         the paper's experiments in full (under half an hour)"
+	@echo "make reproduce-quick   the same with fewer paths and repeats (two minutes)"
 	@echo "make clean  remove the environment"
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,plot]'
 	@touch $@
 
 $(BENCH_STAMP): $(STAMP)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dev,plot]'
 	@touch $@
 
 demo: $(STAMP)
@@ -50,6 +52,12 @@ bench-minibatch: $(BENCH_STAMP)
 
 bench-profile: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/profile_level.py
+
+reproduce: $(STAMP)
+	@$(BIN)/tallbayes reproduce
+
+reproduce-quick: $(STAMP)
+	@$(BIN)/tallbayes reproduce --quick
 
 clean:
 	@rm -rf $(VENV) build dist

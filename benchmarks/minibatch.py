@@ -18,10 +18,10 @@ import throughput
 
 import tallbayes as tb
 from tallbayes.display import table
-from tallbayes.estimation import _check_data, _prepare
 from tallbayes.executors import default_executor, in_order, num_workers
 from tallbayes.levels import BLOCK_PATHS, make_problem, sample_level
 from tallbayes.paths import Plan
+from tallbayes.preparation import check_data, prepare
 from tallbayes.quantities import make_estimands
 
 LAWS = (tb.WithReplacement(), tb.WithoutReplacement(), tb.Blocks())
@@ -68,7 +68,7 @@ def main() -> None:
     rows = []
     for num_rows in SIZES:
         model = tb.families.logistic()
-        this = _prepare(model, _check_data(model, make_rows(num_rows)), "float32", shuffle=True, anchor=None)
+        this = prepare(model, check_data(model, make_rows(num_rows)), "float32", shuffle=True, anchor=None)
         for batch_size in BATCH_SIZES:
             runs = [runner(this, law, batch_size) for law in LAWS]
             for run, _ in runs:

@@ -22,9 +22,9 @@ import throughput
 import tallbayes as tb
 from tallbayes import draws, paths
 from tallbayes.display import table
-from tallbayes.estimation import _check_data, _prepare
 from tallbayes.levels import BLOCK_PATHS, make_problem, sample_level
 from tallbayes.paths import Plan
+from tallbayes.preparation import check_data, prepare
 from tallbayes.quantities import make_estimands
 
 LEVEL, REPEATS = 3, 12
@@ -74,7 +74,7 @@ def without(parts: list[tuple[Any, str, Any]]) -> Iterator[None]:
 
 def nanoseconds(rows: Any, batch_size: int, prior_scale: float) -> float:
     model = tb.families.logistic(prior_scale)
-    this = _prepare(model, _check_data(model, rows), "float32", shuffle=False, anchor=None)
+    this = prepare(model, check_data(model, rows), "float32", shuffle=False, anchor=None)
     estimands = make_estimands(("mean",), this.target, this.anchor)
     plan = Plan(this.target, tb.Taylor(batch_size), tb.Euler(), tb.Antithetic(), estimands.observables, "float32")
     ladder = tb.Ladder(0.5 / this.anchor.curvatures[-1], start_steps=16, added_steps=16)

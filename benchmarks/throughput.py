@@ -28,10 +28,10 @@ import numpy as np
 
 import tallbayes as tb
 from tallbayes.display import table
-from tallbayes.estimation import _check_data, _prepare
 from tallbayes.executors import default_executor, in_order, num_workers
 from tallbayes.levels import BLOCK_PATHS, make_problem, sample_level
 from tallbayes.paths import Plan
+from tallbayes.preparation import check_data, prepare
 from tallbayes.quantities import make_estimands
 
 NUM_ROWS = 10_000
@@ -79,7 +79,7 @@ def log_likelihood(theta: Any, row: Any) -> Any:
 
 def level_runner(model: tb.Model, rows: Any, batch_size: int, chains: int) -> tuple[Callable[[], None], int, int]:
     """A function that runs all chains through one level, with its data items and path-steps."""
-    this = _prepare(model, _check_data(model, rows), "float32", shuffle=False, anchor=None)
+    this = prepare(model, check_data(model, rows), "float32", shuffle=False, anchor=None)
     estimands = make_estimands(("mean",), this.target, this.anchor)
     gradient = tb.Taylor(batch_size)
     plan = Plan(this.target, gradient, tb.Euler(), tb.Antithetic(), estimands.observables, "float32")

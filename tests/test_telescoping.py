@@ -68,7 +68,7 @@ def prepared(shuffle):
 
 
 def problem(gradient, coupling, window_steps=0):
-    shuffle = gradient.batch_size is not None and isinstance(gradient.sampling, tb.Blocks)
+    shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     target, table, anchor = prepared(shuffle)
     plan = Plan(target, gradient, tb.Euler(), coupling, Observables(True, ()), "float32")
     return make_problem(plan, table, anchor, ladder(window_steps), seed=3, pairs=())
@@ -146,6 +146,7 @@ class SplitDraw:
     """One without-replacement draw of 2n, cut into the batches of two consecutive steps."""
 
     independent_entries = False
+    reads_neighbours = False
 
     def num_indices(self, batch_size):
         return 2 * batch_size

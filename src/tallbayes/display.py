@@ -119,6 +119,10 @@ def _cost(result: Result) -> str:
     cost = result.cost
     return (
         f"cost: {cost.evaluations:,} row gradients ({cost.epochs:.3g} epochs of {cost.num_data:,} rows)"
-        f" and {cost.setup_evaluations:,} in set-up ({cost.setup_evaluations / cost.num_data:.3g} passes);"
+        f" and {cost.setup_evaluations:,} in set-up ({_passes(cost.setup_evaluations / cost.num_data)});"
         f" {cost.seconds:.2f} s\nmethod: {result.method}"
     )
+
+
+def _passes(number: float) -> str:
+    return f"{number:.3g} pass" + ("" if number == 1 else "es")

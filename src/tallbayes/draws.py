@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from tallbayes.randomness import Words, normals, words_per_index, words_per_normal
 from tallbayes.roles import GradientEstimator
@@ -89,6 +88,6 @@ def gather(rows: Any, index: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), rows)
 
 
-def pick(tree: Any, number: int | np.integer) -> Any:
+def pick(tree: Any, number: Any) -> Any:
     """One entry along the leading axis of every leaf."""
     return jax.tree.map(lambda leaf: leaf[number], tree)

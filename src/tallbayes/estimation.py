@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -14,13 +14,11 @@ import jax
 import numpy as np
 
 from tallbayes.anchor import Anchor
-from tallbayes.errors import DataError, InputError, MethodError, ModelError, explain
+from tallbayes.errors import InputError, MethodError, explain
 from tallbayes.executors import default_executor
 from tallbayes.levels import BLOCK_PATHS, Problem, make_problem
 from tallbayes.method import Multilevel, Resolved, describe, resolve, resolve_gradient
-from tallbayes.minibatch import Blocks
-from tallbayes.mode import expand, find_anchor
-from tallbayes.model import Model, Target, bind, runs_in_float32
+from tallbayes.model import Model
 from tallbayes.multilevel import (
     Assessment,
     Budget,
@@ -29,26 +27,13 @@ from tallbayes.multilevel import (
     run_multilevel,
 )
 from tallbayes.paths import Plan
+from tallbayes.preparation import Prepared, check_data, prepare, refine_precision
 from tallbayes.progress import Report, reporter
 from tallbayes.quantities import Estimands, make_estimands
 from tallbayes.rates import cost_growth, mean_decay, variance_decay
 from tallbayes.result import Cost, Estimate, Level, Rates, Result, Status
 from tallbayes.roles import Executor
-from tallbayes.table import Table, check_rows, make_table, needs_float64
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
-
-FLOAT32_ROUNDING = 2.0**-24
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A model with its rows, its mode and what is wanted of it: the set-up, done once."""
-
-    target: Target
-    table: Table
-    anchor: Anchor
-    setup_evaluations: int
-    precision: str
 
 
 def estimate(
@@ -87,13 +72,12 @@ def estimate(
     budget = _budget(Budget(), max_evaluations, max_levels, max_seconds)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
-    arrays = _check_data(model, data)
+    arrays = check_data(model, data)
     gradient = resolve_gradient(method, len(jax.tree.leaves(arrays)[0]))
-    shuffle = isinstance(gradient.sampling, Blocks) and gradient.batch_size is not None
-    prepared = _prepare(model, arrays, method.precision, shuffle, anchor)
+    shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
+    prepared = prepare(model, arrays, method.precision, shuffle, anchor)
     estimands = make_estimands(quantities, prepared.target, prepared.anchor)
-    fraction = min(size.values()) if isinstance(size, Mapping) else size
-    prepared = _refine_precision(prepared, estimands, method.precision, fraction if kind == "tolerance" else 0.01)
+    prepared = refine_precision(prepared, estimands, _fraction(kind, size))
     resolved = resolve(method, gradient, prepared.anchor)
     problem = _problem(prepared, estimands, resolved, int(seed))
     _require_affordable(problem, budget)
@@ -139,6 +123,7 @@ def _wrap_up(
         strict=True,
     )
     assert run.contraction is not None
+    seconds = run.seconds_before + time.monotonic() - run.started
     return Result(
         estimates={q.name: Estimate(q.name, q.structure, *arrays) for q, *arrays in parts},
         status=status,
@@ -149,13 +134,13 @@ def _wrap_up(
             setup_evaluations=prepared.setup_evaluations,
             speculative_evaluations=0,
             num_data=prepared.table.num_rows,
-            seconds=time.monotonic() - run.started,
+            seconds=seconds,
         ),
         contraction=run.contraction,
         anchor=prepared.anchor,
         method=method,
         settings=settings,
-        continuation=partial(_extend, run, prepared, method, settings),
+        continuation=partial(_extend, replace(run, seconds_before=seconds), prepared, method, settings),
     )
 
 
@@ -181,6 +166,7 @@ def _extend(
     if tolerances:
         kind, size = check_tolerances(tolerances)
         goal = resolve_tolerances(kind, size, run.estimands)
+        _require_resolved(prepared, run.estimands, kind, size)
         recorded = dict(size) if isinstance(size, Mapping) else float(size)
         settings = {k: v for k, v in settings.items() if k not in KINDS} | {kind: recorded}
     context = default_executor() if executor is None else nullcontext(executor)
@@ -196,6 +182,24 @@ def _extend(
         )
         status, final = run_multilevel(further)
     return _wrap_up(further, status, final, prepared, method, settings)
+
+
+def _fraction(kind: str, size: Any) -> float:
+    """The finest fraction of a posterior sd that is asked for; 1% where it is stated in other units."""
+    if kind != "tolerance":
+        return 0.01
+    return float(min(size.values()) if isinstance(size, Mapping) else size)
+
+
+def _require_resolved(prepared: Prepared, estimands: Estimands, kind: str, size: Any) -> None:
+    if refine_precision(prepared, estimands, _fraction(kind, size)).precision != prepared.precision:
+        raise InputError(
+            explain(
+                "a tolerance that the paths so far resolve",
+                f"{kind}={size}, too fine for their float32",
+                "tb.estimate(..., method=tb.Multilevel(precision='float64')) with this tolerance",
+            )
+        )
 
 
 def _levels(run: Run, final: Assessment) -> tuple[Level, ...]:
@@ -239,58 +243,6 @@ def _check_method(method: Any) -> Multilevel:
     if not isinstance(method, Multilevel):
         raise MethodError(explain("a method such as tb.Multilevel(...)", repr(method), "method=None"))
     return method
-
-
-def _check_data(model: Model, data: Any) -> Any:
-    if not isinstance(model, Model):
-        raise ModelError(explain("a tb.Model", type(model).__name__, "tb.Model(log_prior, log_likelihood, initial)"))
-    arrays = check_rows(data)
-    return model.check(arrays) if model.check is not None else arrays
-
-
-def _prepare(model: Model, arrays: Any, precision: str | None, shuffle: bool, anchor: Anchor | None) -> Prepared:
-    row = jax.tree.map(lambda array: array[0], arrays)
-    target, start = bind(model, row)
-    if precision is None:
-        precision = "float64" if needs_float64(arrays) or not runs_in_float32(target, row) else "float32"
-    table = make_table(arrays, precision, shuffle)
-    if anchor is None:
-        anchor = find_anchor(target, table, start)
-        return Prepared(target, table, anchor, anchor.passes * table.num_rows, precision)
-    if not isinstance(anchor, Anchor):
-        raise InputError(explain("anchor=result.anchor of an earlier run", type(anchor).__name__, "anchor=None"))
-    if anchor.mode.shape != start.shape or anchor.num_rows != table.num_rows:
-        raise DataError(
-            explain(
-                f"an anchor of {start.size} parameters and {table.num_rows} rows",
-                f"{anchor.mode.size} parameters and {anchor.num_rows} rows",
-                "anchor=None to find the mode anew",
-            )
-        )
-    here = expand(target, table, anchor.mode)
-    gradient = np.linalg.solve(anchor.factor, here.gradient)
-    curvature = np.linalg.solve(anchor.factor, np.linalg.solve(anchor.factor, here.hessian).T) - np.eye(start.size)
-    apart = max(np.abs(gradient).max(), np.abs(curvature).max())
-    if not apart < 0.01:
-        raise DataError(
-            explain(
-                "an anchor of this model and these rows",
-                f"one that is off by {apart:.2g} posterior sds",
-                "anchor=None to find the mode anew",
-            )
-        )
-    return Prepared(target, table, anchor, table.num_rows, precision)
-
-
-def _refine_precision(prepared: Prepared, estimands: Estimands, precision: str | None, fraction: float) -> Prepared:
-    """Go to float64 where theta_0 + v in float32 would blur v by a tenth of the tolerance."""
-    moves_alone = prepared.target.predictor is not None and not estimands.observables.functions
-    if precision is not None or prepared.precision == "float64" or moves_alone:
-        return prepared
-    blur = FLOAT32_ROUNDING * np.max(np.abs(prepared.anchor.mode) / prepared.anchor.sd)
-    if blur <= 0.1 * fraction:
-        return prepared
-    return replace(prepared, table=prepared.table.widened(), precision="float64")
 
 
 def _problem(prepared: Prepared, estimands: Estimands, resolved: Resolved, seed: int) -> Problem:

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor import Anchor
-from tallbayes.gradients import Centre, evaluations_per_step
+from tallbayes.gradients import evaluations_per_step
 from tallbayes.ladder import Ladder
 from tallbayes.moments import Floats, Moments
-from tallbayes.paths import Inputs, PathEnd, Plan, Schedule, sample_pair, sample_path
+from tallbayes.paths import Inputs, PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path
 from tallbayes.randomness import path_key, seed_words
 from tallbayes.table import Table
 
@@ -78,19 +78,7 @@ def make_problem(
     pairs: tuple[tuple[int, int], ...],
 ) -> Problem:
     """Put the point of expansion on the device, beside the rows, in the paths' precision."""
-    with jax.enable_x64(True):
-        centre = Centre(
-            *(
-                jax.device_put(np.asarray(part, plan.dtype))
-                for part in (
-                    anchor.mode,
-                    anchor.likelihood_gradient,
-                    anchor.likelihood_hessian,
-                    anchor.precision,
-                )
-            )
-        )
-    inputs = Inputs(table.rows, jnp.asarray(table.num_rows, jnp.int32), centre)
+    inputs = make_inputs(table, anchor, plan.dtype)
     spread = np.linalg.inv(anchor.factor).astype(plan.dtype)
     return Problem(plan, inputs, ladder, spread, table.num_rows, seed, pairs)
 

@@ -21,7 +21,7 @@ from tallbayes.roles import Coupling, Dynamics, GradientEstimator
 _MEMBERS = {
     "gradient": ("batch_size", "sampling", "controls"),
     "dynamics": ("coefficients", "step", "merge_noise"),
-    "coupling": ("num_coarse", "coarse_batches", "check"),
+    "coupling": ("num_coarse", "variance_rate", "num_indices", "coarse_batches", "check"),
     "ladder": ("first_step", "start_steps", "added_steps", "window_steps"),
 }
 _EXAMPLES = {

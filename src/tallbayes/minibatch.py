@@ -22,6 +22,7 @@ class WithReplacement:
     """n independent uniform indices."""
 
     independent_entries = True
+    reads_neighbours = False
 
     def num_indices(self, batch_size: int) -> int:
         return batch_size
@@ -38,6 +39,7 @@ class WithoutReplacement:
     """n distinct indices, every subset equally likely (Floyd's algorithm: n draws whatever N is)."""
 
     independent_entries = False
+    reads_neighbours = False
 
     def num_indices(self, batch_size: int) -> int:
         return batch_size
@@ -64,6 +66,7 @@ class Blocks:
     """
 
     independent_entries = False
+    reads_neighbours = True
 
     def num_indices(self, batch_size: int) -> int:
         return 1

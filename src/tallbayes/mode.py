@@ -83,7 +83,7 @@ def find_anchor(target: Target, table: Table, start: Floats) -> Anchor:
         _require_proper(here, first, scale)
         if decrement < DECREMENT or _within_rounding(step, here.theta):
             _require_full_rank(here)
-            return _anchor_at(here, passes, table.num_rows)
+            return anchor_at(here, passes, table.num_rows)
         here, tried = _search_line(target, table, here, step, decrement)
         passes += tried
     raise NoConvergenceError(
@@ -134,7 +134,8 @@ def _search_line(
     )
 
 
-def _anchor_at(here: Expansion, passes: int, num_rows: int) -> Anchor:
+def anchor_at(here: Expansion, passes: int, num_rows: int) -> Anchor:
+    """The anchor of an expansion at the mode."""
     return Anchor(
         mode=here.theta,
         likelihood_gradient=here.likelihood_gradient,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from tallbayes.allocation import (
     bias_terms,
@@ -24,7 +24,7 @@ from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contractio
 from tallbayes.moments import Floats, Moments
 from tallbayes.progress import Progress, Report
 from tallbayes.quantities import Estimands, Summary, summarise
-from tallbayes.rates import consistency, variance_decay
+from tallbayes.rates import consistency, consistency_freedom, variance_decay
 from tallbayes.result import Contraction, Status
 from tallbayes.roles import Executor
 
@@ -36,7 +36,7 @@ LEAST_FREEDOM = 10.0
 LONGEST_MEMORY = 0.8
 SLOWEST_DECAY = 0.4
 FARTHEST = 1e4
-FALSE_ALARM = 1e-6
+FALSE_ALARM = 1e-7
 SECONDS_BETWEEN_REPORTS = 0.5
 
 
@@ -105,6 +105,7 @@ class Run:
     evaluations: int = 0
     started: float = field(default_factory=time.monotonic)
     told: float = 0.0
+    seconds_before: float = 0.0
 
     @property
     def samples(self) -> Floats:
@@ -156,7 +157,9 @@ def _decide(run: Run) -> tuple[Status | None, list[int]]:
 
 
 def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | None, list[int]]:
-    """Enough samples for the variance: judge the remaining bias, then the error bar itself."""
+    """Enough samples for the variance: judge the ladder, the remaining bias, then the error bar itself."""
+    if not consistent(run):
+        return Status.inconsistent, []
     samples = run.samples
     error = np.sqrt(now.variance / samples[:, None])
     by_mean = bias_terms(np.abs(now.summary.mean), run.rho)
@@ -175,7 +178,7 @@ def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | Non
             return Status.heavy_tails, []
         samples[level] *= 2
         return None, _whole_blocks(samples)
-    return (Status.converged if consistent(run) else Status.inconsistent), []
+    return Status.converged, []
 
 
 def _samples_to_resolve(samples: Floats, by_mean: Floats, by_both: Floats, share: Floats) -> Floats:
@@ -229,9 +232,12 @@ def consistency_scores(run: Run) -> Floats:
 
 
 def consistent(run: Run) -> bool:
-    """Whether all z-scores are within what one run in a million would show by chance."""
+    """Whether all z-scores are within what one look in ten million would show by chance."""
     scores = consistency_scores(run)
-    return bool(np.all(np.abs(scores) <= -ndtri(FALSE_ALARM / (2 * scores.size))))
+    pairs = zip(run.levels[:-1], run.levels[1:], strict=True)
+    freedom = [consistency_freedom(below.fine, above.coarse) for below, above in pairs]
+    allowed = -stdtrit(run.estimands.observed(np.stack(freedom)), FALSE_ALARM / (2 * scores.size))
+    return bool(np.all(np.abs(scores) <= allowed))
 
 
 def _judge_contraction(run: Run) -> Status | None:

@@ -21,12 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallbayes.anchor import Anchor
 from tallbayes.draws import Drawer, Draws, gather, pick, run_steps
 from tallbayes.gradients import Centre, centre_rows, posterior_gradient
 from tallbayes.identity import Function
 from tallbayes.model import Target
 from tallbayes.randomness import normals, words_per_normal
 from tallbayes.roles import Coupling, Dynamics, GradientEstimator
+from tallbayes.table import Table
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,14 @@ class Inputs(NamedTuple):
     rows: Any
     num_rows: jax.Array
     centre: Centre
+
+
+def make_inputs(table: Table, anchor: Anchor, dtype: str) -> Inputs:
+    """The rows and, beside them on the device, the point of expansion in the paths' precision."""
+    parts = (anchor.mode, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.precision)
+    with jax.enable_x64(True):
+        centre = Centre(*(jax.device_put(np.asarray(part, dtype)) for part in parts))
+        return Inputs(table.rows, jnp.asarray(table.num_rows, jnp.int32), centre)
 
 
 class Schedule(NamedTuple):

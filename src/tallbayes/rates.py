@@ -74,3 +74,11 @@ def consistency(fine_below: Sequence[Moments], coarse: Sequence[Moments]) -> Flo
         error = np.sqrt(below.variance / below.count + above.variance / above.count)
         scores.append(np.where(error > 0, difference / np.where(error > 0, error, 1.0), 0.0))
     return np.stack(scores)
+
+
+def consistency_freedom(below: Moments, above: Moments) -> Floats:
+    """Degrees of freedom of such a z-score's error, from the kurtosis on both sides."""
+    parts = [side.variance / side.count for side in (below, above)]
+    tails = [(np.maximum(side.kurtosis, 3.0) - 1) / side.count for side in (below, above)]
+    spread = sum(part**2 * tail for part, tail in zip(parts, tails, strict=True))
+    return np.where(spread > 0, 2 * sum(parts) ** 2 / np.where(spread > 0, spread, 1.0), 1e9)

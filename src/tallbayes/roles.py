@@ -13,6 +13,8 @@ class Sampling(Protocol):
     """A law of minibatches: n row indices out of N, independent over steps."""
 
     independent_entries: bool
+    reads_neighbours: bool
+    """Whether the table must be shuffled once for its batches to look like the whole."""
 
     def num_indices(self, batch_size: int) -> int:
         """How many random integers one batch takes."""

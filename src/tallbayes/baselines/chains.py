@@ -26,14 +26,13 @@ import numpy as np
 from tallbayes.anchor import Anchor
 from tallbayes.display import table as align
 from tallbayes.errors import InputError, explain
-from tallbayes.estimation import Prepared
 from tallbayes.gradients import Centre
 from tallbayes.model import Target
 from tallbayes.moments import Floats, Moments
-from tallbayes.paths import Inputs, Observables
+from tallbayes.paths import Observables
+from tallbayes.preparation import Prepared
 from tallbayes.quantities import Estimands, summarise
 from tallbayes.structure import Structure
-from tallbayes.table import Table
 
 BATCHES = 32
 MOST_STEPS = 2**31 - 1
@@ -203,14 +202,6 @@ def batch_edges(burn_in: int, steps: int, offset: float = 1.0, power: float = 0.
         ends = (first**rest + parts * (last**rest - first**rest)) ** (1 / rest)
     inner = np.maximum(np.floor(ends[:-1] - offset + 0.5), burn_in + np.arange(BATCHES))
     return np.r_[0, inner, steps].astype(np.int32)
-
-
-def make_inputs(rows: Table, anchor: Anchor, dtype: str) -> Inputs:
-    """The rows and, beside them on the device, the point of expansion in the chains' precision."""
-    parts = (anchor.mode, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.precision)
-    with jax.enable_x64(True):
-        centre = Centre(*(jax.device_put(np.asarray(part, dtype)) for part in parts))
-        return Inputs(rows.rows, jax.device_put(np.int32(rows.num_rows)), centre)
 
 
 def wrap_up(

@@ -28,7 +28,6 @@ from tallbayes.baselines.chains import (
     accumulate,
     batch_edges,
     check_counts,
-    make_inputs,
     make_reader,
     require_positive,
     wrap_up,
@@ -36,10 +35,10 @@ from tallbayes.baselines.chains import (
 from tallbayes.couplings import Antithetic
 from tallbayes.dynamics import Euler
 from tallbayes.errors import InputError, explain
-from tallbayes.estimation import _check_data, _prepare
 from tallbayes.gradients import Full
 from tallbayes.model import Model, likelihood_sums
-from tallbayes.paths import Inputs, Plan, make_drawer
+from tallbayes.paths import Inputs, Plan, make_drawer, make_inputs
+from tallbayes.preparation import check_data, prepare
 from tallbayes.quantities import make_estimands
 from tallbayes.randomness import path_key, seed_words
 
@@ -79,8 +78,8 @@ def mala(
         raise InputError(explain("target_acceptance < 1", repr(target_acceptance), "0.574"))
     if step is not None:
         require_positive("step", step, "step=None to start from the curvature at the mode")
-    arrays = _check_data(model, data)
-    prepared = _prepare(model, arrays, _lossless(arrays), False, anchor)
+    arrays = check_data(model, data)
+    prepared = prepare(model, arrays, _lossless(arrays), False, anchor)
     first_step = _gaussian_step(prepared.anchor) if step is None else float(step)
     estimands = make_estimands(quantities, prepared.target, prepared.anchor)
     # One chain is one path: there is no coarse path, so the coupling is never asked.

@@ -25,7 +25,6 @@ from tallbayes.baselines.chains import (
     accumulate,
     batch_edges,
     check_counts,
-    make_inputs,
     make_reader,
     require_positive,
     wrap_up,
@@ -34,11 +33,10 @@ from tallbayes.couplings import Antithetic
 from tallbayes.draws import gather, pick
 from tallbayes.dynamics import Euler
 from tallbayes.errors import InputError, MethodError, explain
-from tallbayes.estimation import _check_data, _prepare, _refine_precision
 from tallbayes.gradients import evaluations_per_step
-from tallbayes.minibatch import Blocks
 from tallbayes.model import Model
-from tallbayes.paths import Inputs, Plan, make_drawer, make_expand, make_step
+from tallbayes.paths import Inputs, Plan, make_drawer, make_expand, make_inputs, make_step
+from tallbayes.preparation import check_data, prepare, refine_precision
 from tallbayes.quantities import make_estimands
 from tallbayes.randomness import path_key, seed_words
 from tallbayes.roles import GradientEstimator
@@ -96,12 +94,12 @@ def sgld(
     started = time.monotonic()
     counts = check_counts(steps, burn_in, chains, seed)
     schedule = _schedule(step)
-    arrays = _check_data(model, data)
+    arrays = check_data(model, data)
     _require_gradient(gradient, len(jax.tree.leaves(arrays)[0]))
-    shuffle = isinstance(gradient.sampling, Blocks) and gradient.batch_size is not None
-    prepared = _prepare(model, arrays, None, shuffle, anchor)
+    shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
+    prepared = prepare(model, arrays, None, shuffle, anchor)
     estimands = make_estimands(quantities, prepared.target, prepared.anchor)
-    prepared = _refine_precision(prepared, estimands, None, RESOLUTION)
+    prepared = refine_precision(prepared, estimands, RESOLUTION)
     # One chain is one path: there is no coarse path, so the coupling is never asked.
     plan = Plan(prepared.target, gradient, Euler(), Antithetic(), estimands.observables, prepared.precision)
     with jax.enable_x64(True):

@@ -1,0 +1,8 @@
+"""`python -m tallbayes` is the command `tallbayes`."""
+
+import sys
+
+from tallbayes.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

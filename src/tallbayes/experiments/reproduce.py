@@ -1,0 +1,82 @@
+"""Reproduce the paper: run the experiments that are missing, draw the figures, and put them on one page.
+
+    results/FIGURE.json  ->  figures/FIGURE.png and .svg  ->  index.html and README.md
+
+Plots and the page read results and never sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tallbayes.experiments import accuracy, coupled_paths, decay, page, scaling, slopes
+from tallbayes.experiments.claims import Claim
+from tallbayes.experiments.store import Store
+
+FIGURES: dict[str, ModuleType] = {module.NAME: module for module in (coupled_paths, decay, accuracy, scaling, slopes)}
+
+UNMEASURED = [
+    Claim(
+        "abstract, conclusion",
+        "The method is easily parallelised over a heterogeneous architecture.",
+        "samples are independent, and the same bits come from any number of threads in any order (tests/"
+        "test_reproducibility.py); no cluster was measured here",
+        "holds on one machine",
+        "",
+    ),
+    Claim(
+        "3.2",
+        "The antithetic version allows random truncation (an unbiased estimator).",
+        "beta = 2 > gamma = 1 is what it needs, and holds (decay); the estimator itself is not part of this page yet",
+        "not measured here",
+        "decay",
+    ),
+]
+
+
+def reproduce(names: list[str], folder: Path, quick: bool, tell: Callable[[str], None]) -> Path:
+    """Complete these figures (all, if none is named) and write the page of all that is there."""
+    store = Store(folder / "results")
+    for name in names or list(FIGURES):
+        for needed in (*getattr(FIGURES[name], "NEEDS", ()), name):
+            store.complete(needed, FIGURES[needed].pieces(quick), tell)
+    return draw_all(folder, quick)
+
+
+def draw_all(folder: Path, quick: bool) -> Path:
+    """Draw every figure whose results are complete, and the page; nothing is sampled."""
+    store = Store(folder / "results")
+    shown: list[tuple[str, str, str]] = []
+    claims: list[Claim] = []
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for name, module in FIGURES.items():
+        results = _results(store, module, quick)
+        if results is None:
+            continue
+        figure = module.draw(results)
+        path = folder / "figures" / name
+        figure.savefig(path.with_suffix(".png"), dpi=144)
+        # No date and fixed identifiers: the same results give the same file.
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        shown.append((name, module.TITLE, path.with_suffix(".svg").read_text()))
+        claims += module.claims(results)
+    if len(shown) == len(FIGURES):
+        claims += UNMEASURED
+    target = folder / "index.html"
+    target.write_text(page.render(shown, claims, quick, store))
+    (folder / "README.md").write_text(page.markdown(shown, claims, quick, store))
+    return target
+
+
+def _results(store: Store, module: ModuleType, quick: bool) -> dict[str, Any] | None:
+    """The figure's results with those it needs, or None while any piece is missing."""
+    results: dict[str, Any] = {}
+    for name in (*getattr(module, "NEEDS", ()), module.NAME):
+        there = store.results(name)
+        if set(there) != set(FIGURES[name].pieces(quick)):
+            return None
+        results |= there
+    return results

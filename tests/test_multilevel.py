@@ -1,0 +1,121 @@
+"""The adaptive loop on made-up levels whose law is known: no paths, thousands of runs a minute.
+
+Delta_l ~ mean_l + sd_l xi with the means and sds chosen by the test, so the truth is the sum of the means.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tallbayes import multilevel
+from tallbayes.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.moments import Moments
+from tallbayes.multilevel import Budget, Run, run_multilevel
+from tallbayes.paths import Observables
+from tallbayes.quantities import Estimands, Quantity
+from tallbayes.result import Contraction, Status
+from tallbayes.structure import Structure
+from tallbayes.tolerances import Tolerances
+
+ESTIMANDS = Estimands(
+    (Quantity("g", "expectation", 0, Structure.leaf(())),), Observables(False, ()), np.zeros(1), np.ones(1)
+)
+
+
+def made_up(mean=lambda l: 2.0**-l, sd=lambda l: 2.0**-l, noise=None, offset=0.0):
+    """A problem whose blocks are drawn from a known law."""
+    noise = noise or (lambda rng, size: rng.normal(size=size))
+
+    def sample(problem, level, block):
+        rng = np.random.default_rng([problem.seed, level, block])
+        fine = rng.normal(size=(BLOCK_PATHS, 1)) + sum(mean(l) for l in range(level + 1))
+        delta = mean(level) + sd(level) * noise(rng, (BLOCK_PATHS, 1))
+        coarse = fine - delta + offset if level else np.zeros_like(fine)
+        # The coarse side of a level has the law of the fine side below it.
+        coarse = rng.normal(size=fine.shape) + sum(mean(l) for l in range(level)) + offset if level else coarse
+        return LevelBlock(Moments.of(delta), Moments.of(fine), Moments.of(coarse), 0, 1.0, BLOCK_PATHS * 2**level)
+
+    return sample
+
+
+def run(monkeypatch, sample, tolerance=0.05, seed=0, contraction=0.1, **budget):
+    problem = SimpleNamespace(
+        seed=seed,
+        evaluations=lambda level: 2**level,
+        contraction_evaluations=lambda: 1,
+        plan=SimpleNamespace(coupling=SimpleNamespace(variance_rate=2.0)),
+        ladder=SimpleNamespace(added_steps=5, step=lambda level: 1.0),
+    )
+    monkeypatch.setattr(multilevel, "sample_level", sample)
+    goal = Tolerances("absolute_tolerance", (tolerance,), (1,))
+    with ThreadPoolExecutor(1) as executor:
+        this = Run(problem, ESTIMANDS, executor, lambda _: None, goal, Budget(**budget))
+        this.contraction = Contraction(contraction, contraction, 1.0)
+        status, final = run_multilevel(this)
+    return status, final, this
+
+
+def test_rmse_and_coverage_with_the_stopping_rule_on(monkeypatch):
+    """300 seeds at a tolerance of 0.05 around the truth 2.
+
+    RMSE / tolerance beyond 1.12 has a false-alarm rate of 1e-6 if the RMSE were the tolerance itself, and so have
+    fewer than 265 hits of 300 for a 95% interval.
+    """
+    finals = [run(monkeypatch, made_up(), seed=seed)[:2] for seed in range(300)]
+    assert all(status is Status.converged for status, _ in finals)
+    error = np.array([final.summary.value[0] - 2 for _, final in finals])
+    half = np.array([1.97 * final.standard_error[0] + final.bias_bound[0] for _, final in finals])
+    assert np.sqrt(np.mean(error**2)) < 0.05 * 1.12
+    assert np.sum(np.abs(error) <= half) >= 265
+
+
+def test_control_without_the_bias_term_the_answer_would_be_wrong(monkeypatch):
+    """If the loop stopped at three levels the bias alone would break the tolerance."""
+    _, final, this = run(monkeypatch, made_up(), tolerance=0.05)
+    assert len(this.levels) > 4
+    assert abs(final.summary.mean[:3].sum() - 2) > 2 * 0.05
+
+
+def test_a_slow_memory_takes_more_levels(monkeypatch):
+    _, _, quick = run(monkeypatch, made_up(), contraction=0.1)
+    _, _, slow = run(monkeypatch, made_up(), contraction=0.75)
+    assert len(slow.levels) > len(quick.levels)
+
+
+@pytest.mark.parametrize(("contraction", "status"), [(0.9, Status.paths_too_short), (1.2, Status.no_contraction)])
+def test_too_little_contraction_is_told(monkeypatch, contraction, status):
+    assert run(monkeypatch, made_up(), contraction=contraction)[0] is status
+
+
+def test_levels_that_do_not_decay_are_told(monkeypatch):
+    sample = made_up(mean=lambda l: 0.9**l, sd=lambda l: 1.0)
+    assert run(monkeypatch, sample, tolerance=0.2, max_levels=20)[0] is Status.slow_decay
+
+
+def test_tails_that_no_sample_size_tames_are_told(monkeypatch):
+    """Cauchy differences: the tolerance is wide enough for any variance, and yet one path is most of it."""
+    sample = made_up(noise=lambda rng, size: rng.standard_cauchy(size))
+    status, final, _ = run(monkeypatch, sample, tolerance=1e7)
+    assert status is Status.heavy_tails
+    assert final.freedom[0] < 10
+
+
+def test_levels_that_do_not_telescope_are_told(monkeypatch):
+    status, _, this = run(monkeypatch, made_up(offset=0.5))
+    assert status is Status.inconsistent
+    assert np.abs(multilevel.consistency_scores(this)).max() > 5
+
+
+def test_consistency_raises_no_false_alarm(monkeypatch):
+    """200 sound runs, none called inconsistent."""
+    assert {run(monkeypatch, made_up(), seed=seed, tolerance=0.1)[0] for seed in range(200)} == {Status.converged}
+
+
+def test_a_constant_is_exact_at_once(monkeypatch):
+    sample = made_up(mean=lambda l: 3.0 if l == 0 else 0.0, sd=lambda l: 0.0)
+    status, final, this = run(monkeypatch, sample)
+    assert status is Status.converged
+    assert final.summary.value[0] == 3
+    assert [level.samples for level in this.levels] == [64, 64, 64]
