@@ -33,7 +33,7 @@ demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations=8
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }

@@ -328,7 +328,7 @@ def _tell(run: Run, now: Assessment) -> None:
     run.told = time.monotonic()
     error = np.hypot(now.standard_error, now.bias_bound)
     with np.errstate(divide="ignore", invalid="ignore"):
-        worst = int(np.nanargmax(np.where(error > 0, error / now.tolerance, 0.0)))
+        worst = int(np.argmax(np.nan_to_num(error / now.tolerance)))
     run.report(
         Progress(
             quantity=run.estimands.labels()[worst],
