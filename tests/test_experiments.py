@@ -212,20 +212,20 @@ def test_the_command_knows_every_figure(capsys):
 
 
 def test_one_figure_from_the_command_line(tmp_path, monkeypatch, capsys):
-    """A tiny figure end to end: results, drawings and a page; a second call finds everything done."""
-    monkeypatch.setattr(coupled_paths, "DATA_SETS", {"the paper's data": 1.0, "a narrow covariate": 0.25})
-    real = coupled_paths.pieces
+    """Results, drawings and a page from one command; a second call finds everything done."""
 
-    def fewer(quick):
+    def made_up(spread, level, paths):
+        time = np.linspace(0.001, 0.1, 20)
         return {
-            name: Piece(
-                piece.settings | {"paths": 8},
-                lambda p=piece: coupled_paths._compute(p.settings["spread"], p.settings["level"], 8),
-            )
-            for name, piece in real(True).items()
+            "slowest": 0.1 * spread,
+            "time": time.tolist(),
+            "distance": (np.exp(-40 * time) + 4.0**-level).tolist(),
+            "posterior_variance": 1.0,
+            "fine": time.tolist(),
+            "coarse": np.stack([time, -time], axis=1).tolist(),
         }
 
-    monkeypatch.setattr(coupled_paths, "pieces", fewer)
+    monkeypatch.setattr(coupled_paths, "_compute", made_up)
     assert cli.main(["reproduce", "coupled-paths", "--quick", "--out", str(tmp_path)]) == 0
     assert "coupled-paths 1/6" in capsys.readouterr().err
     assert (tmp_path / "index.html").exists()

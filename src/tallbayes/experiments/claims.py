@@ -1,4 +1,4 @@
-"""Claims of the paper, each with what was measured and a verdict."""
+"""What the page shows: claims of the paper with a verdict each, and figures with their captions."""
 
 from __future__ import annotations
 
@@ -14,3 +14,13 @@ class Claim:
     measured: str
     verdict: str
     figure: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure on the page."""
+
+    name: str
+    title: str
+    svg: str
+    caption: str

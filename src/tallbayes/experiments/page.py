@@ -9,7 +9,7 @@ import html
 import json
 import re
 
-from tallbayes.experiments.claims import Claim
+from tallbayes.experiments.claims import Claim, Shown
 from tallbayes.experiments.store import Store
 
 STYLE = """
@@ -29,10 +29,10 @@ td.verdict { font-weight: 600; }
 """
 
 
-def render(figures: list[tuple[str, str, str]], claims: list[Claim], quick: bool, store: Store) -> str:
+def render(figures: list[Shown], claims: list[Claim], quick: bool, store: Store) -> str:
     """The page as text."""
     setting = "quick setting: fewer paths, repeats and data sets" if quick else "full setting"
-    sections = "\n".join(_section(name, title, svg) for name, title, svg in figures)
+    sections = "\n".join(_section(figure) for figure in figures)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -55,7 +55,7 @@ quadrature that shares no code with the sampler.</p>
 """
 
 
-def markdown(figures: list[tuple[str, str, str]], claims: list[Claim], quick: bool, store: Store) -> str:
+def markdown(figures: list[Shown], claims: list[Claim], quick: bool, store: Store) -> str:
     """The same content for a reader of the repository."""
     command = "tallbayes reproduce" + (" --quick" if quick else "")
     rows = "\n".join(
@@ -64,7 +64,10 @@ def markdown(figures: list[tuple[str, str, str]], claims: list[Claim], quick: bo
         + " |"
         for c in claims
     )
-    sections = "\n".join(f"## {title}\n\n![{title}](figures/{name}.png)\n" for name, title, _ in figures)
+    sections = "\n".join(
+        f"## {f.title}\n\n![{f.title}](figures/{f.name}.png)\n" + (f"\n{f.caption}\n" if f.caption else "")
+        for f in figures
+    )
     return f"""# The paper, reproduced
 
 Written by `{command}` with {_versions(figures, store)}; results with seeds and settings are in `results/`. Logistic
@@ -95,17 +98,18 @@ def _link(figure: str) -> str:
     return f'<a href="#{figure}">{figure}</a>' if figure else ""
 
 
-def _section(name: str, title: str, svg: str) -> str:
-    drawing = svg[svg.index("<svg") :]
+def _section(figure: Shown) -> str:
+    drawing = figure.svg[figure.svg.index("<svg") :]
     # Identifiers are unique within one drawing only.
-    drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", drawing)
-    label = html.escape(title, quote=True)
+    drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{figure.name}-", drawing)
+    label = html.escape(figure.title, quote=True)
     drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    return f'<h2 id="{name}">{html.escape(title)}</h2>\n<figure>{drawing}</figure>'
+    caption = f"<p>{html.escape(figure.caption)}</p>" if figure.caption else ""
+    return f'<h2 id="{figure.name}">{html.escape(figure.title)}</h2>\n<figure>{drawing}</figure>{caption}'
 
 
-def _versions(figures: list[tuple[str, str, str]], store: Store) -> str:
-    for name, *_ in figures:
-        versions = json.loads(store.path(name).read_text())["versions"]
+def _versions(figures: list[Shown], store: Store) -> str:
+    for figure in figures:
+        versions = json.loads(store.path(figure.name).read_text())["versions"]
         return ", ".join(f"{package} {number}" for package, number in versions.items())
     return "nothing yet"

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tallbayes.experiments import accuracy, coupled_paths, decay, page, scaling, slopes
-from tallbayes.experiments.claims import Claim
+from tallbayes.experiments import accuracy, coupled_paths, decay, page, scaling, slopes, style
+from tallbayes.experiments.claims import Claim, Shown
 from tallbayes.experiments.store import Store
 
 FIGURES: dict[str, ModuleType] = {module.NAME: module for module in (coupled_paths, decay, accuracy, scaling, slopes)}
@@ -49,7 +49,7 @@ def reproduce(names: list[str], folder: Path, quick: bool, tell: Callable[[str],
 def draw_all(folder: Path, quick: bool) -> Path:
     """Draw every figure whose results are complete, and the page; nothing is sampled."""
     store = Store(folder / "results")
-    shown: list[tuple[str, str, str]] = []
+    shown: list[Shown] = []
     claims: list[Claim] = []
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for name, module in FIGURES.items():
@@ -59,9 +59,9 @@ def draw_all(folder: Path, quick: bool) -> Path:
         figure = module.draw(results)
         path = folder / "figures" / name
         figure.savefig(path.with_suffix(".png"), dpi=144)
-        # No date and fixed identifiers: the same results give the same file.
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-        shown.append((name, module.TITLE, path.with_suffix(".svg").read_text()))
+        style.save_svg(figure, path.with_suffix(".svg"))
+        caption = module.caption(results) if hasattr(module, "caption") else ""
+        shown.append(Shown(name, module.TITLE, path.with_suffix(".svg").read_text(), caption))
         claims += module.claims(results)
     if len(shown) == len(FIGURES):
         claims += UNMEASURED

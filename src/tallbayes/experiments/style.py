@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 COLOURS = ("#0b5394", "#b45309", "#15803d", "#9d174d", "#525252", "#6d28d9")
@@ -34,3 +35,11 @@ def mark(number: int) -> dict[str, Any]:
 def guide(ax: Any, x: Any, y: Any, label: str) -> None:
     """A grey line of a stated slope."""
     ax.plot(x, y, color="#a3a3a3", linewidth=1.0, linestyle="--", label=label, zorder=0)
+
+
+def save_svg(figure: Any, path: Path) -> None:
+    """The same results give the same file: no date, and identifiers that do not change from run to run."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "tallbayes"}):
+        figure.savefig(path, metadata={"Date": None})
