@@ -205,8 +205,9 @@ def caption(results: dict[str, Any]) -> str:
     """Who wins where."""
     return (
         f"Below about {crossing(results):.0e} data items single-level SGLD with Taylor gradients wins, if somebody "
-        "tells it the best step; beyond, the multilevel method has the smaller error for the same cost, and it alone says how "
-        "large its error is. The lines are SGLD's fitted law and a slope of -1/2 through the two finest points."
+        "tells it the best step; beyond, the multilevel method has the smaller error for the same cost, and it alone "
+        "says how large its error is. The lines are SGLD's fitted law and a slope of -1/2 through the two finest "
+        "points."
     )
 
 
