@@ -32,9 +32,8 @@ def made_up(mean=lambda l: 2.0**-l, sd=lambda l: 2.0**-l, noise=None, offset=0.0
         rng = np.random.default_rng([problem.seed, level, block])
         fine = rng.normal(size=(BLOCK_PATHS, 1)) + sum(mean(l) for l in range(level + 1))
         delta = mean(level) + sd(level) * noise(rng, (BLOCK_PATHS, 1))
-        coarse = fine - delta + offset if level else np.zeros_like(fine)
-        # The coarse side of a level has the law of the fine side below it.
-        coarse = rng.normal(size=fine.shape) + sum(mean(l) for l in range(level)) + offset if level else coarse
+        # The coarse side of a level has the law of the fine side below it, unless the test moves it.
+        coarse = rng.normal(size=fine.shape) + sum(mean(l) for l in range(level)) + offset
         return LevelBlock(Moments.of(delta), Moments.of(fine), Moments.of(coarse), 0, 1.0, BLOCK_PATHS * 2**level)
 
     return sample

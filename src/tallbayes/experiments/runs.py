@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from tallbayes import families
 from tallbayes.couplings import Antithetic
 from tallbayes.dynamics import Euler
 from tallbayes.executors import default_executor, in_order
-from tallbayes.experiments.problem import Rows
+from tallbayes.experiments.problem import Rows, batch_size
 from tallbayes.gradients import Taylor
 from tallbayes.ladder import Ladder
 from tallbayes.levels import BLOCK_PATHS, Problem, make_problem, sample_level
@@ -53,7 +52,7 @@ def subject(
     prepared = prepare(model, check_data(model, rows.data), "float32", shuffle=False, anchor=None)
     mode = prepared.anchor.mode
     estimands = make_estimands({"g": lambda theta: jnp.sum((theta - mode) ** 2)}, prepared.target, prepared.anchor)
-    gradient = gradient or Taylor(int(np.ceil(rows.num_rows ** (1 / 3) - 1e-9)))
+    gradient = gradient or Taylor(batch_size(rows.num_rows))
     plan = Plan(prepared.target, gradient, Euler(), coupling or Antithetic(), estimands.observables, "float32")
     problem = make_problem(plan, prepared.table, prepared.anchor, ladder, seed=0, pairs=estimands.pairs)
     return Subject(prepared, estimands, problem)
