@@ -18,7 +18,8 @@ from tallbayes.errors import (
     PosteriorError,
     RankDeficientError,
 )
-from tallbayes.mode import expand, find_anchor
+from tallbayes.expansion import expand
+from tallbayes.mode import find_anchor
 from tallbayes.model import CHUNK_ROWS, Target, bind
 from tallbayes.table import Table, make_table, needs_float64
 

@@ -1,8 +1,10 @@
 """The anchor: the posterior's mode and the Gaussian there (Laplace's approximation), as plain numbers.
 
     theta_0 = argmax log pi(theta | X),   H = -Hessian of log pi(. | X) at theta_0,   N(theta_0, H^-1)
+    theta = theta_0 + W z,   W W^T = H^-1
 
-The mode need not be exact to the last digit: its likelihood gradient G(theta_0) stays in every drift.
+The mode need not be exact to the last digit: its gradient stays in every drift. With very many parameters H is
+its diagonal alone, held as a vector: a valid whitening, but correlations are lost (see `Anchor.note`).
 """
 
 from __future__ import annotations
@@ -17,38 +19,66 @@ from tallbayes.moments import Floats
 
 @dataclass(frozen=True, eq=False)
 class Anchor:
-    """What every path is expanded about; plain float64 arrays, reusable for the same model and data."""
+    """What every path is expanded about; plain float64 arrays, reusable for the same model and data.
+
+    `gradient` is that of the log posterior at the mode, `passes` the rows read to find it, in units of N.
+    Where `precision` is a vector, `likelihood_hessian` is None.
+    """
 
     mode: Floats
     likelihood_gradient: Floats
-    likelihood_hessian: Floats
+    likelihood_hessian: Floats | None
     precision: Floats
     log_density: float
-    passes: int
+    passes: float
     num_rows: int
+    gradient: Floats
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether H is known by its diagonal alone."""
+        return self.precision.ndim == 1
+
+    @property
+    def note(self) -> str:
+        """What is lost beside a dense H; empty where nothing is."""
+        if not self.is_diagonal:
+            return ""
+        return (
+            f"{len(self.mode)} parameters are too many for a dense Hessian: whitened by its diagonal, so correlated "
+            "parameters contract slower, Laplace's sds are conditional ones (too small), and collinear columns "
+            "under a flat prior go unseen"
+        )
 
     @cached_property
     def factor(self) -> Floats:
-        """Lower Cholesky factor of H."""
-        return np.linalg.cholesky(self.precision)
+        """Lower Cholesky factor of H; its diagonal, where H is one."""
+        return np.sqrt(self.precision) if self.is_diagonal else np.linalg.cholesky(self.precision)
+
+    @cached_property
+    def whitening(self) -> Floats:
+        """W with W W^T = H^-1: the inverse transpose of the factor, or its diagonal."""
+        return 1 / self.factor if self.is_diagonal else np.ascontiguousarray(np.linalg.inv(self.factor).T)
 
     @cached_property
     def covariance(self) -> Floats:
-        """H^-1."""
-        inverse = np.linalg.inv(self.factor)
-        return inverse.T @ inverse
+        """H^-1; its diagonal, where H is one."""
+        return self.whitening**2 if self.is_diagonal else self.whitening @ self.whitening.T
 
     @cached_property
     def sd(self) -> Floats:
         """Laplace's standard deviation of every parameter."""
-        return np.sqrt(np.diag(self.covariance))
+        return np.sqrt(self.covariance if self.is_diagonal else np.diag(self.covariance))
 
     @cached_property
     def curvatures(self) -> Floats:
         """Eigenvalues of H, ascending: the contraction rates of the Langevin equation near the mode."""
-        return np.linalg.eigvalsh(self.precision)
+        return np.sort(self.precision) if self.is_diagonal else np.linalg.eigvalsh(self.precision)
+
+    def displacements(self, z: Floats) -> Floats:
+        """theta - theta_0 = W z, for whitened vectors along the last axis."""
+        return z * self.whitening if self.is_diagonal else z @ self.whitening.T
 
     def draws(self, count: int, seed: int = 0) -> Floats:
         """Displacements theta - theta_0 drawn from N(0, H^-1)."""
-        z = np.random.default_rng(seed).standard_normal((count, len(self.mode)))
-        return np.linalg.solve(self.factor.T, z.T).T
+        return self.displacements(np.random.default_rng(seed).standard_normal((count, len(self.mode))))

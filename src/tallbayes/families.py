@@ -25,7 +25,7 @@ def logistic(prior_scale: float = 1.0) -> Model:
 
     >>> model = logistic(prior_scale=2.5)
     """
-    return _family(_logistic_density, _check_binary, prior_scale)
+    return _family(_logistic_density, _check_binary, prior_scale, log_concave=True)
 
 
 def linear(noise_scale: float, prior_scale: float = 1.0) -> Model:
@@ -35,10 +35,10 @@ def linear(noise_scale: float, prior_scale: float = 1.0) -> Model:
     """
     if not (np.isfinite(noise_scale) and noise_scale > 0):
         raise ModelError(explain("noise_scale > 0", repr(noise_scale), "the known sd of y about its mean"))
-    return _family(partial(_linear_density, float(noise_scale)), _check_real, prior_scale)
+    return _family(partial(_linear_density, float(noise_scale)), _check_real, prior_scale, log_concave=True)
 
 
-def _family(density: Callable[..., Any], check: Callable[..., Any], prior_scale: float) -> Model:
+def _family(density: Callable[..., Any], check: Callable[..., Any], prior_scale: float, log_concave: bool) -> Model:
     if not prior_scale > 0:
         raise ModelError(explain("prior_scale > 0", repr(prior_scale), "1.0, or float('inf') for a flat prior"))
     return Model(
@@ -47,6 +47,7 @@ def _family(density: Callable[..., Any], check: Callable[..., Any], prior_scale:
         initial=_zero_coefficients,
         predictor=density,
         check=partial(_check_regression, check),
+        log_concave=log_concave,
     )
 
 

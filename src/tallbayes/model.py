@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from math import prod
 from typing import Any
@@ -27,13 +28,26 @@ TILE_ROWS = 256
 CHUNK_ROWS = 2**18
 
 
+class Curvature(Enum):
+    """What a pass sums of the second derivatives; the value is the number of axes of the sum.
+
+    DIAGONAL is exact for a model with a linear predictor, else minus the sum of squared gradients of the rows.
+    """
+
+    NONE = 0
+    DIAGONAL = 1
+    DENSE = 2
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A posterior as its owner writes it.
 
     `log_likelihood(theta, row)` is for ONE row; `initial` is a pytree of start values, or a function of one
     row that makes it. `predictor(eta, row)`, where given, is the log likelihood as a function of the linear
-    predictor eta = row["x"] . theta. `check(data)` may refuse or convert the arrays.
+    predictor eta = row["x"] . theta. `check(data)` may refuse or convert the arrays. `log_concave=True` declares
+    that log prior plus log likelihood is concave in theta whatever the rows, so that there is one mode and the
+    search for a second is left out; nothing verifies it.
 
     >>> import jax.numpy as jnp
     >>> model = Model(
@@ -48,6 +62,7 @@ class Model:
     initial: Any
     predictor: Callable[[Any, Any], Any] | None = None
     check: Callable[[Any], Any] | None = None
+    log_concave: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,7 @@ class Target:
     predictor: Function | None
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
+    log_concave: bool = False
 
     @property
     def dimension(self) -> int:
@@ -106,6 +122,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         predictor=predictor,
         treedef=treedef,
         shapes=shapes,
+        log_concave=bool(model.log_concave),
     )
     return target, start
 
@@ -156,26 +173,31 @@ def _require_scalar(name: str, function: Callable[..., Any], *arguments: Any) ->
         )
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, static_argnames="curvature")
 def likelihood_sums(
-    target: Target, rows: Any, start: jax.Array, stop: jax.Array, theta: jax.Array
+    target: Target,
+    rows: Any,
+    start: jax.Array,
+    stop: jax.Array,
+    theta: jax.Array,
+    *,
+    curvature: Curvature = Curvature.DENSE,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Value, gradient and Hessian of sum_{start <= i < stop} log p(x_i | theta), in theta's precision.
+    """Value, gradient and curvature of sum_{start <= i < stop} log p(x_i | theta), in theta's precision.
 
     One pass, in tiles of a fixed number of rows added up in their order, so that the bits do not depend on
     threads and the memory does not depend on the number of rows.
     """
-    d = target.dimension
     tile_terms = _predictor_terms if target.predictor is not None else _general_terms
 
     def tile(index: jax.Array, sums: Any) -> Any:
         first = start + index * TILE_ROWS
         part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype), rows)
         weights = (first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop).astype(theta.dtype)
-        return jax.tree.map(jnp.add, sums, tile_terms(target, part, weights, theta))
+        return jax.tree.map(jnp.add, sums, tile_terms(target, part, weights, theta, curvature))
 
-    zero = jnp.zeros((), theta.dtype)
-    begin = (zero, jnp.zeros(d, theta.dtype), jnp.zeros((d, d), theta.dtype))
+    shapes = ((), theta.shape, theta.shape * curvature.value)
+    begin = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes)
     return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, begin)
 
 
@@ -184,27 +206,45 @@ def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
     return part.astype(dtype) if jnp.issubdtype(part.dtype, jnp.floating) else part
 
 
-def _predictor_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array) -> Any:
+def _predictor_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature) -> Any:
     x = rows["x"]
     assert target.predictor is not None
     value = target.predictor.call
     slope = jax.grad(value)
     eta = x @ theta
     l0, (l1, l2) = jax.vmap(value)(eta, rows), jax.vmap(jax.value_and_grad(slope))(eta, rows)
-    return jnp.sum(weights * l0), x.T @ (weights * l1), x.T @ ((weights * l2)[:, None] * x)
+    w2 = weights * l2
+    match curvature:
+        case Curvature.DENSE:
+            # Weights on the transposed side: 10 to 20% less than x.T @ (w2[:, None] * x), measured for d = 5 and 20.
+            hessian = (x.T * w2) @ x
+        case Curvature.DIAGONAL:
+            hessian = w2 @ x**2
+        case Curvature.NONE:
+            hessian = jnp.zeros((), theta.dtype)
+    return jnp.sum(weights * l0), x.T @ (weights * l1), hessian
 
 
-def _general_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array) -> Any:
+def _general_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature) -> Any:
+    def each(vector: jax.Array, row: Any) -> jax.Array:
+        return target.log_likelihood.call(vector, row)
+
     def total(vector: jax.Array) -> jax.Array:
-        return jnp.sum(weights * jax.vmap(target.log_likelihood.call, (None, 0))(vector, rows))
+        return jnp.sum(weights * jax.vmap(each, (None, 0))(vector, rows))
 
     gradient = jax.grad(total)
 
     def hessian_column(direction: jax.Array) -> jax.Array:
         return jax.jvp(gradient, (theta,), (direction,))[1]
 
-    basis = jnp.eye(theta.size, dtype=theta.dtype)
-    hessian = jax.lax.map(hessian_column, basis, batch_size=32)
+    match curvature:
+        case Curvature.DENSE:
+            hessian = jax.lax.map(hessian_column, jnp.eye(theta.size, dtype=theta.dtype), batch_size=32)
+        case Curvature.DIAGONAL:
+            # Fisher's identity: the expected outer product of a row's gradient is minus its expected Hessian.
+            hessian = -(weights @ jax.vmap(jax.grad(each), (None, 0))(theta, rows) ** 2)
+        case Curvature.NONE:
+            hessian = jnp.zeros((), theta.dtype)
     value, slope = jax.value_and_grad(total)(theta)
     return value, slope, hessian
 
@@ -214,3 +254,11 @@ def prior_terms(target: Target, theta: jax.Array) -> tuple[jax.Array, jax.Array,
     """Value, gradient and Hessian of log pi(theta)."""
     prior = target.log_prior.call
     return prior(theta), jax.grad(prior)(theta), jax.hessian(prior)(theta)
+
+
+@partial(jax.jit, static_argnums=0)
+def prior_probe(target: Target, theta: jax.Array, signs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Value and gradient of log pi(theta), and s * (Hessian s): its diagonal, exactly so if it has nothing else."""
+    prior = target.log_prior.call
+    gradient, product = jax.jvp(jax.grad(prior), (theta,), (signs,))
+    return prior(theta), gradient, signs * product

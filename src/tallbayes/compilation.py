@@ -1,0 +1,59 @@
+"""Compilation: programs of many short loops, compiled quickly on a CPU, once, and ahead of need.
+
+Measured on a coupled level (jaxlib 0.10): with LLVM's first level of optimisation and the older fusion emitters a
+program compiles in 0.6 of the time and runs as fast. A version of XLA that knows no such option does without.
+Two threads that call a new program at once would each compile it: the second one waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from functools import cache
+from typing import Any
+
+import jax
+
+CPU_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+
+
+def compiled(function: Callable[..., Any]) -> Program:
+    """Jit with a static first argument, on CPU with `CPU_OPTIONS`; nothing happens before the first call."""
+    return _program(function, jax.default_backend())
+
+
+class Program:
+    """A jitted function whose first call for arguments of one shape is made by one thread alone."""
+
+    def __init__(self, jitted: Any) -> None:
+        self.jitted = jitted
+        self._lock = threading.Lock()
+        self._turns: dict[Any, threading.Lock] = {}
+        self._ready: set[Any] = set()
+
+    def __call__(self, static: Hashable, *arguments: Any) -> Any:
+        leaves, treedef = jax.tree.flatten(arguments)
+        key = static, treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        if key in self._ready:
+            return self.jitted(static, *arguments)
+        with self._lock:
+            turn = self._turns.setdefault(key, threading.Lock())
+        with turn:
+            out = self.jitted(static, *arguments)
+            self._ready.add(key)
+        return out
+
+
+@cache
+def _program(function: Callable[..., Any], backend: str) -> Program:
+    options = CPU_OPTIONS if backend == "cpu" and _known() else None
+    return Program(jax.jit(function, static_argnums=0, compiler_options=options))
+
+
+@cache
+def _known() -> bool:
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=CPU_OPTIONS)(0)
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""Expansions: value and derivatives of the log posterior at one point, as float64 sums streamed over the rows.
+
+    log pi(theta) + (N/m) sum over m rows of log p(x_i | theta),   m = N unless a sample of rows is asked for
+
+One call is one pass. Chunks may run on threads; they are added in their order, so the bits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.compilation import compiled
+from tallbayes.errors import NonFiniteError, explain
+from tallbayes.model import Curvature, Target, likelihood_sums, prior_probe, prior_terms
+from tallbayes.moments import Floats
+from tallbayes.roles import Executor
+from tallbayes.table import Table
+
+Ranges = Sequence[tuple[int, int]]
+
+SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature in Curvature}
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Value and derivatives of the log posterior at one point.
+
+    `hessian` is negated; it is a matrix, a diagonal, or a zero where no curvature was asked for.
+    """
+
+    theta: Floats
+    value: float
+    gradient: Floats
+    hessian: Floats
+    likelihood_gradient: Floats
+    likelihood_hessian: Floats
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.value) and all(np.isfinite(part).all() for part in (self.gradient, self.hessian)))
+
+
+def expand(
+    target: Target,
+    table: Table,
+    theta: Floats,
+    executor: Executor | None = None,
+    ranges: Ranges | None = None,
+    curvature: Curvature = Curvature.DENSE,
+) -> Expansion:
+    """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows.
+
+    `executor`: threads of this process.
+    """
+    tasks = [(target, table, theta, start, stop, curvature) for start, stop in ranges or table.chunks()]
+    if executor is None or len(tasks) == 1:
+        parts = [_sums(*task) for task in tasks]
+    else:
+        parts = [future.result() for future in [executor.submit(_sums, *task) for task in tasks]]
+    rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
+    value, gradient, hessian = (sum(terms) * (table.num_rows / rows) for terms in zip(*parts, strict=True))
+    prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
+    return Expansion(
+        theta=theta,
+        value=float(value + prior_value),
+        gradient=gradient + prior_gradient,
+        hessian=-(hessian + prior_hessian),
+        likelihood_gradient=gradient,
+        likelihood_hessian=hessian,
+    )
+
+
+def prior_expansion(target: Target, theta: Floats, curvature: Curvature = Curvature.DENSE) -> Expansion:
+    """The log prior alone; no rows."""
+    value, gradient, hessian = _prior(target, theta, curvature)
+    return Expansion(theta, float(value), gradient, -hessian, np.zeros_like(gradient), np.zeros_like(hessian))
+
+
+def _sums(target: Target, table: Table, theta: Floats, start: int, stop: int, curvature: Curvature) -> Any:
+    # The setting belongs to a thread, so it is entered inside the task.
+    with jax.enable_x64(True):
+        point = jnp.asarray(theta, jnp.float64)
+        sums = compiled(SUMS[curvature])(target, table.rows, np.int32(start), np.int32(stop), point)
+        return jax.tree.map(np.asarray, sums)
+
+
+def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Floats]:
+    with jax.enable_x64(True):
+        point = jnp.asarray(theta, jnp.float64)
+        if curvature is Curvature.DENSE:
+            return [np.asarray(term) for term in compiled(prior_terms)(target, point)]
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], theta.size)
+        terms = compiled(prior_probe)(target, point, jnp.asarray(signs))
+        value, gradient, diagonal = (np.asarray(term) for term in terms)
+    # A diagonal probed through correlations can have the wrong sign: kept at zero, where it adds nothing.
+    kept = np.minimum(diagonal, 0.0) if curvature is Curvature.DIAGONAL else np.zeros(())
+    return [value, gradient, kept]
+
+
+@dataclass
+class Survey:
+    """The log posterior of a table as a function of theta, which counts the rows it reads."""
+
+    target: Target
+    table: Table
+    executor: Executor | None = None
+    curvature: Curvature = Curvature.DENSE
+    rows_read: int = 0
+
+    def __call__(self, theta: Floats, ranges: Ranges | None = None, curvature: Curvature | None = None) -> Expansion:
+        self.rows_read += sum(stop - start for start, stop in ranges or self.table.chunks())
+        return expand(self.target, self.table, theta, self.executor, ranges, curvature or self.curvature)
+
+    @property
+    def passes(self) -> float:
+        return self.rows_read / self.table.num_rows
+
+
+def require_finite(here: Expansion, where: str) -> None:
+    """Raise a NonFiniteError that names the part which is not finite."""
+    parts: dict[str, Any] = {"value": here.value, "gradient": here.gradient, "Hessian": here.hessian}
+    for name, part in parts.items():
+        if not np.all(np.isfinite(part)):
+            raise NonFiniteError(
+                explain(
+                    f"a finite log posterior {where}",
+                    f"a {name} that is not finite",
+                    "evaluate log_prior and log_likelihood there by hand; move `initial` inside their domain",
+                )
+            )
