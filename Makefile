@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench-throughput bench-minibatch bench-profile reproduce reproduce-quick clean
+.PHONY: help demo test check format bench-throughput bench-minibatch bench-profile \
+	bench-calibration bench-cost bench-nuts bench-tall reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   estimate a posterior expectation to a prescribed accuracy"
@@ -16,6 +17,10 @@ help:
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
+	@echo "make bench-calibration 200 seeds of four problems with the stopping rule on (resumable)"
+	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
+	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
+	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"
 	@echo "make reproduce         the paper's experiments in full (under half an hour)"
 	@echo "make reproduce-quick   the same with fewer paths and repeats (two minutes)"
 	@echo "make clean  remove the environment"
@@ -52,6 +57,18 @@ bench-minibatch: $(BENCH_STAMP)
 
 bench-profile: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/profile_level.py
+
+bench-calibration: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/calibration.py
+
+bench-cost: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/cost.py
+
+bench-nuts: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/nuts.py
+
+bench-tall: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/tall.py
 
 reproduce: $(STAMP)
 	@$(BIN)/tallbayes reproduce
