@@ -57,7 +57,7 @@ def words_of(text: str) -> list[str]:
     return NUMBER.sub("#", text).split()
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/choosing.md"])
 def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_blocks((ROOT / name).read_text(), name)

@@ -4,6 +4,7 @@ Delta_l ~ mean_l + sd_l xi with the means and sds chosen by the test, so the tru
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,7 @@ from tallbayes.structure import Structure
 from tallbayes.tolerances import Tolerances
 
 ESTIMANDS = Estimands(
-    (Quantity("g", "expectation", 0, Structure.leaf(())),), Observables(False, ()), np.zeros(1), np.ones(1)
+    (Quantity("g", "expectation", 0, Structure.leaf(())),), Observables(False, ()), np.zeros(1), np.ones(1), np.zeros(1)
 )
 
 
@@ -34,7 +35,7 @@ def made_up(mean=lambda l: 2.0**-l, sd=lambda l: 2.0**-l, noise=None, offset=0.0
         delta = mean(level) + sd(level) * noise(rng, (BLOCK_PATHS, 1))
         # The coarse side of a level has the law of the fine side below it, unless the test moves it.
         coarse = rng.normal(size=fine.shape) + sum(mean(l) for l in range(level)) + offset
-        return LevelBlock(Moments.of(delta), Moments.of(fine), Moments.of(coarse), 0, 1.0, BLOCK_PATHS * 2**level)
+        return LevelBlock(Moments.of(delta), Moments.of(fine), Moments.of(coarse), 0, 1.0, 0.0, BLOCK_PATHS * 2**level)
 
     return sample
 
@@ -94,11 +95,23 @@ def test_levels_that_do_not_decay_are_told(monkeypatch):
 
 
 def test_tails_that_no_sample_size_tames_are_told(monkeypatch):
-    """Cauchy differences: the tolerance is wide enough for any variance, and yet one path is most of it."""
-    sample = made_up(noise=lambda rng, size: rng.standard_cauchy(size))
-    status, final, _ = run(monkeypatch, sample, tolerance=1e7)
+    """One path is most of the variance, and the more paths, the larger it is: blocks 1, 2, 4, ... hold a spike of that
+    height. Then se stays at height / sqrt(3 * 32^2) and nu at 2 / 0.6, however many samples there are."""
+    small = made_up(mean=lambda l: 1e-6, sd=lambda l: 1e-6)
+
+    def sample(problem, level, block):
+        plain = small(problem, level, block)
+        spike = np.zeros((BLOCK_PATHS, 1))
+        spike[0] = block if level == 0 and block & (block - 1) == 0 else 0
+        return replace(plain, delta=Moments.of(spike + 1e-6 * np.arange(BLOCK_PATHS)[:, None]))
+
+    share = 3**-0.5 / BLOCK_PATHS / 0.8
+    status, final, this = run(monkeypatch, sample, tolerance=share * np.sqrt(2))
     assert status is Status.heavy_tails
     assert final.freedom[0] < 10
+    assert this.levels[0].samples == 4096
+    # Where the tolerance leaves room for the wider quantile, the same tails do no harm.
+    assert run(monkeypatch, sample, tolerance=4 * share)[0] is Status.converged
 
 
 def test_levels_that_do_not_telescope_are_told(monkeypatch):

@@ -22,6 +22,9 @@ ROWS = logistic_rows(200, (0.8, -0.2))
 LOGISTIC = tb.families.logistic()
 
 
+PAPERS = tb.Multilevel()
+
+
 def run(**options: Any) -> tb.Result:
     return tb.estimate(LOGISTIC, ROWS, **{"tolerance": 0.2, "seed": 1, **options})
 
@@ -29,6 +32,12 @@ def run(**options: Any) -> tb.Result:
 @pytest.fixture(scope="module")
 def result() -> tb.Result:
     return run()
+
+
+@pytest.fixture(scope="module")
+def papers() -> tb.Result:
+    """By the paper's method, which has neither pilots of its own nor a Laplace level."""
+    return run(method=PAPERS)
 
 
 def pytree_model() -> tb.Model:
@@ -87,10 +96,10 @@ def test_both_ways_to_write_the_model_agree(result: tb.Result, nested: tb.Result
     assert np.all(np.abs(one.flat_value - slope_first[0]) < 5.1 * np.hypot(one.flat_error, slope_first[1]))
 
 
-def test_a_constant_is_known_exactly(nested: tb.Result) -> None:
+def test_a_constant_is_what_it_is(nested: tb.Result) -> None:
+    """Its derivative is zero wherever it is taken, as that of a jump is which no draw has shown: hence an error."""
     assert nested["one"].value == 1.0
-    assert nested["one"].standard_error == nested["one"].bias_bound == 0.0
-    assert nested["one"].interval == (1.0, 1.0)
+    assert nested["one"].interval[0] <= 1.0 <= nested["one"].interval[1]
     assert nested["one"].met
 
 
@@ -148,30 +157,40 @@ def test_status_and_convergence(result: tb.Result) -> None:
     assert str(result.status) == result.status.value
 
 
-def test_costs_add_up(result: tb.Result) -> None:
-    cost = result.cost
-    by_level = sum(level.evaluations for level in result.levels)
+@pytest.mark.parametrize("which", ["result", "papers"])
+def test_costs_add_up(which: str, request: pytest.FixtureRequest) -> None:
+    """Passes in set-up: those that found the mode, and one for the leverages where rows may be listed by them."""
+    this = request.getfixturevalue(which)
+    cost, batch = this.cost, rows_a_step(this)
     # 64 pairs of paths of 3 dT each measure the contraction.
-    steps = round((result.levels[1].time - result.levels[0].time) / result.levels[0].step)
-    batch = 6
-    assert cost.evaluations == by_level + 64 * 2 * 3 * steps * batch
+    pairs = 64 * 2 * 3 * round((this.levels[1].time - this.levels[0].time) / this.levels[0].step) * batch
+    if this.tuning is not None:
+        assert this.tuning.evaluations == pairs + sum(trial.evaluations for trial in this.tuning.trials)
+        pairs = this.tuning.evaluations
+    assert cost.evaluations == sum(level.evaluations for level in this.levels) + pairs
     assert cost.num_data == 200
     assert cost.epochs == cost.evaluations / 200
-    assert cost.setup_evaluations == result.anchor.passes * 200
+    assert cost.setup_evaluations == (this.anchor.passes + (which == "result")) * 200
     assert cost.speculative_evaluations == 0
     assert cost.seconds > 0
 
 
-def test_levels_say_what_was_done(result: tb.Result) -> None:
-    assert len(result.levels) >= 3
-    for number, level in enumerate(result.levels):
-        assert level.step == result.levels[0].step * 2.0**-number
-        assert level.time == pytest.approx(result.levels[0].time * (number + 1))
+def rows_a_step(result: tb.Result) -> int:
+    return int(re.search(r"batch_size=(\d+)", result.method)[1])
+
+
+@pytest.mark.parametrize("which", ["result", "papers"])
+def test_levels_say_what_was_done(which: str, request: pytest.FixtureRequest) -> None:
+    this = request.getfixturevalue(which)
+    assert len(this.levels) >= 3
+    for number, level in enumerate(this.levels):
+        assert level.step == this.levels[0].step * 2.0**-number
+        assert level.time == pytest.approx(this.levels[0].time * (number + 1))
         assert level.samples >= 64
         assert level.samples % 32 == 0
         fine = round(level.time / level.step)
-        coarse = round(result.levels[number - 1].time / result.levels[number - 1].step) if number else 0
-        assert level.evaluations == level.samples * 6 * (fine + 2 * coarse)
+        coarse = round(this.levels[number - 1].time / this.levels[number - 1].step) if number else 0
+        assert level.evaluations == level.samples * rows_a_step(this) * (fine + 2 * coarse)
         for part in ("mean", "variance", "kurtosis", "consistency"):
             by_quantity = getattr(level, part)
             assert list(by_quantity) == ["mean", "sd"]
@@ -193,30 +212,45 @@ def test_rates_and_contraction_are_given_by_quantity(result: tb.Result) -> None:
     assert result.contraction.rate > 0
 
 
-def test_settings_say_how_to_repeat_it(result: tb.Result) -> None:
+def test_settings_say_how_to_repeat_it(result: tb.Result, papers: tb.Result) -> None:
     assert result.settings["seed"] == 1
     assert result.settings["tolerance"] == 0.2
     assert set(result.settings["versions"]) >= {"tallbayes", "jax", "jaxlib", "numpy"}
-    assert "Taylor(batch_size=6" in result.method
+    assert result.method.startswith(f"Anchored(Taylor(batch_size={result.tuning.chosen.batch_size}, sampling=Blocks())")
+    assert f"first_step={result.tuning.chosen.first_step}" in result.method
+    assert papers.method.startswith("Multilevel(Taylor(batch_size=6")
+    assert papers.tuning is None
 
 
 def columns_of(lines: list[str]) -> list[list[str]]:
     return [re.split(r"\s{2,}", line.strip()) for line in lines]
 
 
-def test_the_text_has_every_section_in_columns(result: tb.Result) -> None:
-    text = str(result)
-    sections = text.split("\n\n")
-    assert [section.split()[0] for section in sections] == ["quantity", "level", "rates", "cost:", "status:"]
-    quantities, levels, rates, cost, status = (section.split("\n") for section in sections)
+@pytest.mark.parametrize("which", ["result", "papers"])
+def test_the_text_has_every_section_in_columns(which: str, request: pytest.FixtureRequest) -> None:
+    this = request.getfixturevalue(which)
+    sections = str(this).split("\n\n")
+    tuning = ["tuning"] if this.tuning is not None else []
+    heads = ["quantity", "level", "rates", "cost:", *tuning, "modes:", "status:"]
+    assert [section.split()[0] for section in sections] == heads
+    quantities, levels, rates, cost = (section.split("\n") for section in sections[:4])
     assert [row[0] for row in columns_of(quantities)[1:]] == ["mean[0]", "mean[1]", "sd[0]", "sd[1]"]
     assert all(len(row) == 7 for row in columns_of(quantities))
-    assert len(levels) == len(result.levels) + 2
+    assert len(levels) == len(this.levels) + 2
     assert [row[0] for row in columns_of(rates)[1:3]] == ["mean", "sd"]
     assert rates[3].startswith("contraction: ")
-    assert f"{result.cost.evaluations:,} row gradients" in cost[0]
-    assert cost[1] == f"method: {result.method}"
-    assert status == [f"status: {result.status}"]
+    assert f"{this.cost.evaluations:,} row gradients" in cost[0]
+    assert cost[1] == f"method: {this.method}"
+    if tuning:
+        lines = sections[4].split("\n")
+        assert len(lines) == len(this.tuning.trials) + 2
+        assert [line.startswith("chosen") for line in lines[1:-1]] == [
+            trial == this.tuning.chosen for trial in this.tuning.trials
+        ]
+        assert this.tuning.reason in lines[-1]
+        assert f"{this.tuning.evaluations:,} row gradients in all" in lines[-1]
+    assert sections[-2] == "\n".join(this.notes)
+    assert sections[-1] == f"status: {this.status}"
 
 
 def test_the_text_is_aligned_and_not_too_wide(result: tb.Result, nested: tb.Result) -> None:
@@ -383,8 +417,10 @@ def test_a_loaded_result_cannot_be_extended_but_its_anchor_can_be_used(result: t
     with pytest.raises(tb.TallbayesError, match=r"anchor=result\.anchor"):
         loaded.extend(tolerance=0.1)
     again = run(anchor=loaded.anchor)
-    assert again.cost.setup_evaluations <= 200 < result.cost.setup_evaluations
+    # One pass to expand it anew, one for the leverages.
+    assert again.cost.setup_evaluations == 2 * 200 < result.cost.setup_evaluations
     assert_same(again.estimates, result.estimates)
+    assert again.notes == ("modes: not searched, since an anchor was given",)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(result: tb.Result) -> None:
@@ -456,17 +492,24 @@ def test_carrying_on_does_not_forget_why_a_run_was_stopped(result: tb.Result) ->
 
 
 BUDGETS = {
-    "max_evaluations": ({"tolerance": 0.01, "max_evaluations": 150_000}, tb.Status.max_evaluations),
-    "max_seconds": ({"tolerance": 0.01, "max_seconds": 1e-9}, tb.Status.max_seconds),
-    "max_levels": ({"tolerance": 0.05, "max_levels": 3}, tb.Status.max_levels),
+    "max_evaluations": (PAPERS, {"tolerance": 0.01, "max_evaluations": 150_000}),
+    "max_seconds": (PAPERS, {"tolerance": 0.01, "max_seconds": 1e-9}),
+    "max_levels": (PAPERS, {"tolerance": 0.05, "max_levels": 3}),
+    "max_evaluations, anchored": (None, {"tolerance": 0.01, "max_evaluations": 20_000}),
+    "max_seconds, anchored": (None, {"tolerance": 0.01, "max_seconds": 1e-9}),
+    # Steps are kept large, for three levels of smaller ones leave next to no bias.
+    "max_levels, anchored": (
+        tb.Anchored(first_step=1.0, batch_size=16),
+        {"tolerance": {"mean": 0.001, "sd": 10.0}, "max_levels": 3},
+    ),
 }
 
 
-@pytest.mark.parametrize("name", BUDGETS)
-def test_a_budget_ends_the_run_with_its_status(name: str) -> None:
-    options, status = BUDGETS[name]
-    stopped = run(**options)
-    assert stopped.status is status
+@pytest.mark.parametrize("case", BUDGETS)
+def test_a_budget_ends_the_run_with_its_status(case: str) -> None:
+    (method, options), name = BUDGETS[case], case.split(",")[0]
+    stopped = run(method=method, **options)
+    assert stopped.status is tb.Status[name]
     assert not stopped.converged
     assert name in str(stopped).split("\n\n")[-1]
     assert not all(stopped[quantity].met for quantity in stopped)
@@ -474,16 +517,23 @@ def test_a_budget_ends_the_run_with_its_status(name: str) -> None:
         assert np.all(np.isfinite(stopped[quantity].value))
         assert np.all(np.isfinite(stopped[quantity].standard_error))
     if name == "max_evaluations":
-        assert stopped.cost.evaluations <= 150_000
+        assert stopped.cost.evaluations <= options["max_evaluations"]
     if name == "max_levels":
         assert len(stopped.levels) == 3
 
 
-@pytest.mark.parametrize("evaluations", [32_000, 40_000, 60_000, 90_000])
-def test_a_budget_that_ends_within_the_pilot_still_gives_values(evaluations: int) -> None:
-    stopped = run(tolerance=0.01, max_evaluations=evaluations)
+@pytest.mark.parametrize(
+    ("method", "evaluations"),
+    [
+        *((PAPERS, n) for n in (32_000, 40_000, 60_000, 90_000)),
+        *((None, n) for n in (2_500, 5_000, 20_000, 60_000)),
+    ],
+    ids=lambda part: "papers" if part is PAPERS else "anchored" if part is None else str(part),
+)
+def test_a_budget_that_ends_within_the_pilot_still_gives_values(method: Any, evaluations: int) -> None:
+    stopped = run(method=method, tolerance=0.01, max_evaluations=evaluations)
     assert stopped.status is tb.Status.max_evaluations
-    assert 1 <= len(stopped.levels) <= 3
+    assert len(stopped.levels) <= 3
     assert stopped.cost.evaluations <= evaluations
     assert np.all(np.isfinite(stopped["mean"].value))
     assert str(stopped)

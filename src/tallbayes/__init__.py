@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "Anchored": "method",
     "Antithetic": "couplings",
     "Blend": "gradients",
     "Blocks": "minibatch",
     "ControlVariate": "gradients",
     "Estimate": "result",
     "Euler": "dynamics",
+    "Exponential": "dynamics",
     "Full": "gradients",
     "InputError": "errors",
     "Ladder": "ladder",
@@ -23,11 +25,14 @@ _HOMES = {
     "Plain": "gradients",
     "PosteriorError": "errors",
     "Progress": "progress",
+    "Randomised": "method",
+    "Randomized": "method",
     "Result": "result",
     "Status": "result",
     "Synchronous": "couplings",
     "TallbayesError": "errors",
     "Taylor": "gradients",
+    "Tuning": "result",
     "WithReplacement": "minibatch",
     "WithoutReplacement": "minibatch",
     "estimate": "estimation",
@@ -36,12 +41,14 @@ _HOMES = {
 _MODULES = ("baselines", "families")
 
 __all__ = [
+    "Anchored",
     "Antithetic",
     "Blend",
     "Blocks",
     "ControlVariate",
     "Estimate",
     "Euler",
+    "Exponential",
     "Full",
     "InputError",
     "Ladder",
@@ -50,11 +57,14 @@ __all__ = [
     "Plain",
     "PosteriorError",
     "Progress",
+    "Randomised",
+    "Randomized",
     "Result",
     "Status",
     "Synchronous",
     "TallbayesError",
     "Taylor",
+    "Tuning",
     "WithReplacement",
     "WithoutReplacement",
     "baselines",
@@ -66,16 +76,16 @@ __all__ = [
 if TYPE_CHECKING:
     from tallbayes import baselines, families
     from tallbayes.couplings import Antithetic, Synchronous
-    from tallbayes.dynamics import Euler
+    from tallbayes.dynamics import Euler, Exponential
     from tallbayes.errors import InputError, PosteriorError, TallbayesError
     from tallbayes.estimation import estimate
     from tallbayes.gradients import Blend, ControlVariate, Full, Plain, Taylor
     from tallbayes.ladder import Ladder
-    from tallbayes.method import Multilevel
+    from tallbayes.method import Anchored, Multilevel, Randomised, Randomized
     from tallbayes.minibatch import Blocks, WithoutReplacement, WithReplacement
     from tallbayes.model import Model
     from tallbayes.progress import Progress
-    from tallbayes.result import Estimate, Result, Status
+    from tallbayes.result import Estimate, Result, Status, Tuning
     from tallbayes.storage import load
 
 

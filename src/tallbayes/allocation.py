@@ -55,3 +55,8 @@ def floored_variance(variance: Floats, samples: Floats, rate: float, trusted: in
         unseen = 3 * variance[0] / samples[level]
         floored[level] = np.where(floored[level] > 0, floored[level], unseen)
     return floored
+
+
+def unseen_jumps(variance: Floats, jump: Floats, samples: float) -> Floats:
+    """A jump that none of M samples showed has probability up to 3 / M (95%), and the variance of that."""
+    return np.where((variance == 0) & (jump > 0), 3 * jump**2 / max(samples, 1), variance)

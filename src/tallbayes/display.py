@@ -18,6 +18,8 @@ def describe(result: Result) -> str:
         _levels(result),
         _rates(result),
         _cost(result),
+        *_tuning(result),
+        *(["\n".join(result.notes)] if result.notes else []),
         f"status: {result.status}",
     ]
     return "\n\n".join(parts)
@@ -80,11 +82,11 @@ def _levels(result: Result) -> str:
         "kurtosis",
         "consistency",
     )
-    rows = []
+    rows, unbounded = [], result.method.startswith("Randomised")
     for number, level in enumerate(result.levels):
         rows.append(
             [
-                str(number),
+                f"{number}+" if unbounded and number == len(result.levels) - 1 else str(number),
                 f"{level.step:.3g}",
                 f"{level.time:.3g}",
                 f"{level.samples:,}",
@@ -92,10 +94,14 @@ def _levels(result: Result) -> str:
                 _largest(level.mean, "{:.2g}"),
                 _largest(level.variance, "{:.2g}"),
                 _largest(level.kurtosis, "{:.3g}"),
-                _largest(level.consistency, "{:.1f}") if number else "",
+                _largest(level.consistency, "{:.1f}") if number and np.isfinite(_first(level.consistency)) else "",
             ]
         )
     return table(header, rows) + "\n(largest component of any quantity; consistency in standard errors)"
+
+
+def _first(by_quantity: dict[str, np.ndarray]) -> float:
+    return float(next(iter(by_quantity.values()))[0])
 
 
 def _largest(by_quantity: dict[str, np.ndarray], form: str) -> str:
@@ -122,6 +128,27 @@ def _cost(result: Result) -> str:
         f" and {cost.setup_evaluations:,} in set-up ({_passes(cost.setup_evaluations / cost.num_data)});"
         f" {cost.seconds:.2f} s\nmethod: {result.method}"
     )
+
+
+def _tuning(result: Result) -> list[str]:
+    """What was chosen, out of what, and why."""
+    tuning = result.tuning
+    if tuning is None:
+        return []
+    header = ("tuning", "first step", "rows a step", "predicted price", "strained", "evaluations")
+    rows = [
+        [
+            "chosen" if trial == tuning.chosen else "",
+            f"{trial.first_step:.3g}",
+            f"{trial.batch_size:,}",
+            f"{trial.price:.2g}",
+            f"{trial.strained:.1%}",
+            f"{trial.evaluations:,}",
+        ]
+        for trial in tuning.trials
+    ]
+    why = f"{tuning.reason}; paths of time {tuning.time:.3g} + {tuning.time:.3g} a level"
+    return [f"{table(header, rows)}\n({why}; {tuning.evaluations:,} row gradients in all)"]
 
 
 def _passes(number: float) -> str:

@@ -1,6 +1,13 @@
 """Dynamics: one step S_{h, tau, xi} of the discretised Langevin equation, with its noise as an argument.
 
-Euler   theta' = theta + h grad + sqrt(2h) xi,   coarse noise (xi_1 + xi_2) / sqrt(2)
+Euler        v' = v + h grad + sqrt(2h) xi,                    coarse noise (xi_1 + xi_2) / sqrt(2)
+Exponential  z' = e^-h z + (1 - e^-h) r(z) + s_h xi,           coarse noise (e^-h s_h xi_1 + s_h xi_2) / s_2h,
+             s_h = sqrt(1 - e^-2h)
+
+Euler moves the displacement v = theta - theta_0. Exponential moves the whitened z, v = W z with W W^T = H^-1, whose
+drift is -z + r(z): the Gaussian part is integrated exactly, so that h is limited by the remainder r alone. The
+remainder is tamed, r / sqrt(1 + (h |r| / B)^2) with B = bound sqrt(d): where r grows faster than linearly an explicit
+step would rarely, but fatally, overshoot. The tamed step has the same limit, and h |r| > B is rare.
 """
 
 from __future__ import annotations
@@ -8,12 +15,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+
+from tallbayes.errors import MethodError, explain
 
 
 @dataclass(frozen=True)
 class Euler:
     """Euler and Maruyama's explicit step; stable for h < 2 / lambda_max, best below a quarter of that."""
+
+    whitened = False
 
     def coefficients(self, step: float) -> np.ndarray:
         return np.array([step, np.sqrt(2 * step)])
@@ -24,3 +36,39 @@ class Euler:
 
     def merge_noise(self, coefficients: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
         return (first + second) * first.dtype.type(np.sqrt(0.5))
+
+    def strain(self, coefficients: jax.Array, gradient: jax.Array) -> jax.Array:
+        return jnp.zeros((), gradient.dtype)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """The Gaussian part exactly, the remainder explicitly and tamed; for a Gaussian posterior exact at any h."""
+
+    bound: float = 2.0
+
+    whitened = True
+
+    def __post_init__(self) -> None:
+        if not self.bound > 0:
+            raise MethodError(explain("bound > 0", repr(self.bound), "2.0, or float('inf') for a step without taming"))
+
+    def coefficients(self, step: float) -> np.ndarray:
+        spread, double_spread = np.sqrt(-np.expm1(-2 * step)), np.sqrt(-np.expm1(-4 * step))
+        decay = np.exp(-step)
+        return np.array([decay, -np.expm1(-step), spread, step, decay * spread / double_spread, spread / double_spread])
+
+    def step(self, coefficients: jax.Array, state: jax.Array, remainder: jax.Array, noise: jax.Array) -> jax.Array:
+        decay, gain, spread = coefficients[:3]
+        tamed = remainder / jnp.sqrt(1 + self.strain(coefficients, remainder) ** 2)
+        return decay * state + gain * tamed + spread * noise
+
+    def merge_noise(self, coefficients: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+        return coefficients[4] * first + coefficients[5] * second
+
+    def strain(self, coefficients: jax.Array, remainder: jax.Array) -> jax.Array:
+        """h |r| / B."""
+        largest = jnp.max(jnp.abs(remainder))
+        safe = jnp.where(largest > 0, largest, 1)
+        length = safe * jnp.sqrt(jnp.sum((remainder / safe) ** 2))
+        return coefficients[3] * length / remainder.dtype.type(self.bound * remainder.size**0.5)

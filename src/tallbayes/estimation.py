@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -14,25 +14,34 @@ import jax
 import numpy as np
 
 from tallbayes.anchor import Anchor
+from tallbayes.anchored import anchored_gradient, reads_slabs, run_anchored, tune_anchored
+from tallbayes.conclusion import Finished, conclude
 from tallbayes.errors import InputError, MethodError, explain
 from tallbayes.executors import default_executor
-from tallbayes.levels import BLOCK_PATHS, Problem, make_problem
-from tallbayes.method import Multilevel, Resolved, describe, resolve, resolve_gradient
-from tallbayes.model import Model
-from tallbayes.multilevel import (
-    Assessment,
-    Budget,
-    Run,
-    consistency_scores,
-    run_multilevel,
+from tallbayes.laplace import laplace_level
+from tallbayes.levels import BLOCK_PATHS, Problem, compile_ahead, make_problem
+from tallbayes.method import (
+    Anchored,
+    Method,
+    Multilevel,
+    Randomised,
+    ladder_whitened,
+    require_known_hessian,
+    resolve,
+    resolve_gradient,
 )
-from tallbayes.paths import Plan
-from tallbayes.preparation import Prepared, check_data, prepare, refine_precision
+from tallbayes.mode import DENSE_LIMIT
+from tallbayes.model import Model, Target
+from tallbayes.modes import search_second_mode
+from tallbayes.multilevel import Budget, Run, run_multilevel
+from tallbayes.paths import Observables, Plan
+from tallbayes.preparation import Prepared, check_data, prepare, refine_precision, with_listing
 from tallbayes.progress import Report, reporter
-from tallbayes.quantities import Estimands, make_estimands
-from tallbayes.rates import cost_growth, mean_decay, variance_decay
-from tallbayes.result import Cost, Estimate, Level, Rates, Result, Status
-from tallbayes.roles import Executor
+from tallbayes.quantities import Estimands, make_estimands, read_quantities
+from tallbayes.randomised import prepare_randomised, require_smooth, run_randomised
+from tallbayes.result import Result
+from tallbayes.roles import Executor, GradientEstimator
+from tallbayes.table import Table
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
 
 
@@ -44,7 +53,7 @@ def estimate(
     tolerance: float | Mapping[str, float] | None = None,
     relative_tolerance: float | Mapping[str, float] | None = None,
     absolute_tolerance: float | Mapping[str, float] | None = None,
-    method: Multilevel | None = None,
+    method: Method | None = None,
     seed: int = 0,
     anchor: Anchor | None = None,
     executor: Executor | None = None,
@@ -73,14 +82,28 @@ def estimate(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
     arrays = check_data(model, data)
-    gradient = resolve_gradient(method, len(jax.tree.leaves(arrays)[0]))
+    ladder_method = method.method if isinstance(method, Randomised) else method
+    gradient = resolve_gradient(ladder_method, len(jax.tree.leaves(arrays)[0]))
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
-    prepared = prepare(model, arrays, method.precision, shuffle, anchor)
-    estimands = make_estimands(quantities, prepared.target, prepared.anchor)
-    prepared = refine_precision(prepared, estimands, _fraction(kind, size))
-    resolved = resolve(method, gradient, prepared.anchor)
-    problem = _problem(prepared, estimands, resolved, int(seed))
-    _require_affordable(problem, budget)
+    with ExitStack() as stack:
+        threads = stack.enter_context(default_executor())
+        report = stack.enter_context(reporter(progress))
+        meanwhile = None
+        if isinstance(ladder_method, Anchored):
+            compilers = default_executor()
+            stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
+            meanwhile = partial(_compile_ahead, compilers, ladder_method, quantities)
+        prepared = prepare(model, arrays, method.precision, shuffle, anchor, threads, meanwhile)
+        estimands = make_estimands(quantities, prepared.target, prepared.anchor)
+        prepared = refine_precision(prepared, estimands, _fraction(kind, size))
+        if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
+            prepared = with_listing(prepared)
+        prepared, search = _searched(prepared, anchored_before=anchor is not None)
+        problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
+        _require_affordable(problem, budget)
+        goal = resolve_tolerances(kind, size, estimands)
+        run = Run(problem, estimands, executor or threads, report, goal, budget, started=started)
+        finished = _solve(method, run, prepared)
     settings = {
         "seed": int(seed),
         kind: dict(size) if isinstance(size, Mapping) else float(size),
@@ -88,67 +111,73 @@ def estimate(
         "block_paths": BLOCK_PATHS,
         "versions": {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")},
     }
-    context = default_executor() if executor is None else nullcontext(executor)
-    with context as workers, reporter(progress) as report:
-        run = Run(
-            problem,
-            estimands,
-            workers,
-            report,
-            resolve_tolerances(kind, size, estimands),
-            budget,
-            started=started,
-        )
-        status, final = run_multilevel(run)
-    return _wrap_up(run, status, final, prepared, describe(resolved), settings)
+    return _conclude(Question(method, prepared, settings, *search), finished)
 
 
-def _wrap_up(
-    run: Run,
-    status: Status,
-    final: Assessment,
-    prepared: Prepared,
-    method: str,
-    settings: dict[str, Any],
-) -> Result:
+def _compile_ahead(
+    executor: Executor,
+    method: Anchored,
+    quantities: Any,
+    target: Target,
+    table: Table,
+    start: np.ndarray,
+    precision: str,
+) -> None:
+    """Begin to compile the paths while the mode is being searched; what does not fit in the end is compiled anew."""
+    diagonal = target.dimension > DENSE_LIMIT
+    observables = read_quantities(quantities, target, start)[1]
+    plan = _anchored_plan(method, target, observables, precision, anchored_gradient(method, diagonal))
+    for task in compile_ahead(plan, table, diagonal):
+        executor.submit(task)
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What was asked, which an extension asks again."""
+
+    method: Method
+    prepared: Prepared
+    settings: dict[str, Any]
+    second_mode: bool
+    notes: tuple[str, ...]
+
+
+def _searched(prepared: Prepared, anchored_before: bool) -> tuple[Prepared, tuple[bool, tuple[str, ...]]]:
+    """Look for a second mode, unless an earlier run has; whether there is one, and what to say of it."""
+    notes = (prepared.anchor.note,) if prepared.anchor.note else ()
+    if anchored_before:
+        return prepared, (False, (*notes, "modes: not searched, since an anchor was given"))
+    search = search_second_mode(prepared.target, prepared.table, prepared.anchor)
+    paid = replace(prepared, setup_evaluations=prepared.setup_evaluations + search.evaluations)
+    return paid, (search.second is not None, (*notes, f"modes: {search.note}"))
+
+
+def _solve(method: Method, run: Run, prepared: Prepared) -> Finished:
+    """Run the method to its end."""
+    if isinstance(method, Multilevel):
+        return Finished(run, *run_multilevel(run))
+    seed, ladder_method = run.problem.seed, method.method if isinstance(method, Randomised) else method
     estimands = run.estimands
-    columns = estimands.split
-    parts = zip(
-        estimands.quantities,
-        columns(final.summary.value).values(),
-        columns(final.standard_error).values(),
-        columns(final.bias_bound).values(),
-        columns(final.freedom).values(),
-        columns(final.tolerance).values(),
-        strict=True,
-    )
-    assert run.contraction is not None
-    seconds = run.seconds_before + time.monotonic() - run.started
-    return Result(
-        estimates={q.name: Estimate(q.name, q.structure, *arrays) for q, *arrays in parts},
-        status=status,
-        levels=_levels(run, final),
-        rates=_rates(run, final),
-        cost=Cost(
-            evaluations=run.evaluations,
-            setup_evaluations=prepared.setup_evaluations,
-            speculative_evaluations=0,
-            num_data=prepared.table.num_rows,
-            seconds=seconds,
-        ),
-        contraction=run.contraction,
-        anchor=prepared.anchor,
-        method=method,
-        settings=settings,
-        continuation=partial(_extend, replace(run, seconds_before=seconds), prepared, method, settings),
-    )
+    run.laplace = laplace_level(prepared.target, estimands.observables, prepared.anchor, estimands.jump, seed)
+    rebuild = partial(_anchored_problem, ladder_method, prepared, run.estimands, seed)
+    if isinstance(method, Anchored):
+        return Finished(*run_anchored(ladder_method, run, rebuild))
+    require_smooth(estimands)
+    tuned, tuning = tune_anchored(ladder_method, run)
+    randomised = prepare_randomised(tuned, method.fixed_levels)
+    return Finished(tuned, *run_randomised(randomised), tuning, randomised)
+
+
+def _conclude(question: Question, finished: Finished) -> Result:
+    q = question
+    kept = replace(finished.run, seconds_before=finished.run.seconds_before + time.monotonic() - finished.run.started)
+    continuation = partial(_extend, question, replace(finished, run=kept))
+    return conclude(finished, q.prepared, q.method, q.settings, q.second_mode, q.notes, continuation)
 
 
 def _extend(
-    run: Run,
-    prepared: Prepared,
-    method: str,
-    settings: dict[str, Any],
+    question: Question,
+    before: Finished,
     *,
     max_evaluations: float | None = None,
     max_levels: int | None = None,
@@ -158,11 +187,11 @@ def _extend(
     **tolerances: Any,
 ) -> Result:
     """Continue with another tolerance or budget on a copy of the levels; the old result stays as it was."""
+    run, prepared, settings = before.run, question.prepared, dict(question.settings)
     unknown = set(tolerances) - set(KINDS)
     if unknown:
         raise InputError(explain(f"one of {KINDS} or a budget", f"{sorted(unknown)}", "tolerance=0.005"))
     goal = run.tolerances
-    settings = dict(settings)
     if tolerances:
         kind, size = check_tolerances(tolerances)
         goal = resolve_tolerances(kind, size, run.estimands)
@@ -180,8 +209,14 @@ def _extend(
             levels=list(run.levels),
             started=time.monotonic(),
         )
-        status, final = run_multilevel(further)
-    return _wrap_up(further, status, final, prepared, method, settings)
+        if before.randomised is None:
+            status, final = run_multilevel(further)
+            finished = replace(before, run=further, status=status, final=final)
+        else:
+            randomised = replace(before.randomised, run=further, pilot_variance=None)
+            status, final = run_randomised(randomised)
+            finished = replace(before, run=further, status=status, final=final, randomised=randomised)
+    return _conclude(replace(question, settings=settings), finished)
 
 
 def _fraction(kind: str, size: Any) -> float:
@@ -202,59 +237,54 @@ def _require_resolved(prepared: Prepared, estimands: Estimands, kind: str, size:
         )
 
 
-def _levels(run: Run, final: Assessment) -> tuple[Level, ...]:
-    split, summary = run.estimands.split, final.summary
-    nothing = np.full_like(summary.value, np.nan)
-    with np.errstate(invalid="ignore"):
-        scores = consistency_scores(run) if len(run.levels) > 1 else nothing[None]
-    return tuple(
-        Level(
-            step=run.problem.ladder.step(l),
-            time=run.problem.ladder.time(l),
-            samples=level.samples,
-            evaluations=level.samples * run.problem.evaluations(l),
-            mean=split(summary.mean[l]),
-            variance=split(summary.variance[l]),
-            kurtosis=split(summary.kurtosis[l]),
-            consistency=split(scores[l - 1] if l else nothing),
-        )
-        for l, level in enumerate(run.levels)
-    )
-
-
-@np.errstate(invalid="ignore", over="ignore")
-def _rates(run: Run, final: Assessment) -> Rates:
-    split, summary = run.estimands.split, final.summary
-    error = np.sqrt(final.variance / run.samples[:, None])
-    mean, variance, kurtosis = split(summary.mean), split(summary.variance), split(summary.kurtosis)
-    unit, errors = split(final.tolerance), split(error)
-    names = [quantity.name for quantity in run.estimands.quantities]
-    gamma = cost_growth(run.costs)
-    return Rates(
-        alpha={n: mean_decay(mean[n], errors[n], unit[n]).value for n in names},
-        beta={n: variance_decay(variance[n], kurtosis[n], run.samples, unit[n]).value for n in names},
-        gamma=dict.fromkeys(names, gamma),
-    )
-
-
-def _check_method(method: Any) -> Multilevel:
+def _check_method(method: Any) -> Method:
     if method is None:
-        return Multilevel()
-    if not isinstance(method, Multilevel):
-        raise MethodError(explain("a method such as tb.Multilevel(...)", repr(method), "method=None"))
+        return Anchored()
+    if not isinstance(method, Multilevel | Anchored | Randomised):
+        raise MethodError(explain("a method such as tb.Anchored() or tb.Multilevel(...)", repr(method), "method=None"))
     return method
 
 
-def _problem(prepared: Prepared, estimands: Estimands, resolved: Resolved, seed: int) -> Problem:
-    plan = Plan(
-        prepared.target,
-        resolved.gradient,
-        resolved.dynamics,
-        resolved.coupling,
-        estimands.observables,
-        prepared.precision,
+def _first_problem(
+    method: Multilevel | Anchored, prepared: Prepared, estimands: Estimands, gradient: GradientEstimator, seed: int
+) -> Problem:
+    if isinstance(method, Multilevel):
+        resolved = resolve(method, gradient, prepared.anchor)
+        parts = resolved.gradient, resolved.dynamics, resolved.coupling
+        plan = Plan(prepared.target, *parts, estimands.observables, prepared.precision)
+        return make_problem(plan, prepared.table, prepared.anchor, resolved.ladder, seed, estimands.pairs)
+    chosen = anchored_gradient(method, prepared.anchor.likelihood_hessian is None)
+    return _anchored_problem(method, prepared, estimands, seed, chosen)
+
+
+def _anchored_plan(
+    method: Anchored, target: Target, observables: Observables, precision: str, gradient: GradientEstimator
+) -> Plan:
+    """A batch that is read in slabs has its size as an argument, so the plan knows it as 1."""
+    slabs = reads_slabs(gradient)
+    known = replace(gradient, batch_size=1) if slabs else gradient  # type: ignore[type-var]
+    parts = known, method.dynamics, method.coupling, observables, precision
+    return Plan(target, *parts, laplace=True, slabs=slabs)
+
+
+def _anchored_problem(
+    method: Anchored, prepared: Prepared, estimands: Estimands, seed: int, gradient: GradientEstimator
+) -> Problem:
+    """Before tuning."""
+    require_known_hessian(gradient, prepared.anchor)
+    plan = _anchored_plan(method, prepared.target, estimands.observables, prepared.precision, gradient)
+    slabs, batch_size = plan.slabs, gradient.batch_size or 0
+    ladder = method.ladder or ladder_whitened()
+    return make_problem(
+        plan,
+        prepared.table,
+        prepared.anchor,
+        ladder,
+        seed,
+        estimands.pairs,
+        batch_size,
+        prepared.listing if slabs else None,
     )
-    return make_problem(plan, prepared.table, prepared.anchor, resolved.ladder, seed, estimands.pairs)
 
 
 def _budget(

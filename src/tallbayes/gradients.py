@@ -11,6 +11,13 @@ is unbiased for every b, c that depend on theta alone. The prior's gradient is e
     ControlVariate  b = 1, c = 0
     Taylor          b = 1, c = 1
     Blend           c = w(theta) = 1 / (1 + (|z|^2 / R^2)^2), z whitened; b = 1, or b = w with partner Plain
+
+The exponential step wants what is left of it beyond the Gaussian at theta_0, in whitened units, r(z) with v = W z:
+
+    W^T [ grad log prior - its linear part + grad log pi(theta_0 | X) + (b - 1) G + (c - 1) H_X v + (N/n) sum ... ]
+
+formed without the parts that cancel. A batch is either n rows gathered at once, n fixed when the program is compiled,
+or a run of consecutive rows read in slabs of four, n an argument.
 """
 
 from __future__ import annotations
@@ -22,19 +29,59 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from tallbayes.draws import gather
 from tallbayes.errors import MethodError, explain
 from tallbayes.minibatch import WithReplacement
 from tallbayes.model import TILE_ROWS, Target
 from tallbayes.roles import GradientEstimator, Sampling
 
+SLAB_ROWS = 4
+
 
 class Centre(NamedTuple):
-    """The point of expansion: theta_0, G(theta_0), H_X(theta_0), and the posterior precision H."""
+    """The point of expansion theta_0: G and H_X of the likelihood, gradient and precision H of the posterior, W.
+
+    Where d is too large for a dense Hessian, H_X is None and H and W are diagonals.
+    """
 
     mode: jax.Array
     gradient: jax.Array
-    hessian: jax.Array
+    hessian: Any
+    posterior_gradient: jax.Array
     precision: jax.Array
+    whitening: jax.Array
+
+    def move(self, state: jax.Array) -> jax.Array:
+        """v = W z."""
+        return self.whitening * state if self.whitening.ndim == 1 else self.whitening @ state
+
+    def pull_back(self, gradient: jax.Array) -> jax.Array:
+        """W^T grad."""
+        return gradient * self.whitening if self.whitening.ndim == 1 else gradient @ self.whitening
+
+    def square_length(self, displacement: jax.Array) -> jax.Array:
+        """v^T H v, the squared distance in posterior sds."""
+        if self.precision.ndim == 1:
+            return displacement @ (self.precision * displacement)
+        return displacement @ (self.precision @ displacement)
+
+
+class Runs(NamedTuple):
+    """What a batch read in slabs is a run of: the table itself, or a list of its rows with their weights."""
+
+    length: Any
+    rows: Any = None
+    weights: Any = None
+
+
+class Inputs(NamedTuple):
+    """What all paths share: the rows, how many of them count, how many a slab-wise batch reads of what, the centre."""
+
+    rows: Any
+    num_rows: Any
+    batch_size: Any
+    runs: Runs
+    centre: Centre
 
 
 class CentredRows(NamedTuple):
@@ -129,71 +176,142 @@ class Blend:
 
     def controls(self, centre: Centre, displacement: jax.Array) -> tuple[Any, jax.Array]:
         radius = 2 * displacement.size**0.5 if self.radius is None else self.radius
-        square = displacement @ (centre.precision @ displacement) / radius**2
+        square = centre.square_length(displacement) / radius**2
         weight = 1 / (1 + square * square)
         return (1.0 if self.partner is ControlVariate else weight), weight
 
 
 def posterior_gradient(
-    target: Target,
-    estimator: GradientEstimator,
-    rows: Any,
-    num_rows: jax.Array,
-    centre: Centre,
-    displacement: jax.Array,
-    batch: Any,
+    target: Target, estimator: GradientEstimator, inputs: Inputs, displacement: jax.Array, batch: Any
 ) -> jax.Array:
-    """The estimate at theta_0 + displacement on a batch from `centre_rows`; Full reads `rows` instead."""
+    """The estimate at theta_0 + displacement; `batch` as `row_terms` takes it."""
+    centre = inputs.centre
     prior = jax.grad(target.log_prior.call)(centre.mode + displacement)
     if estimator.batch_size is None:
-        return prior + _all_rows(target, rows, num_rows, centre, displacement)
+        return prior + row_terms(target, estimator, inputs, displacement, batch, 0.0, 0.0)
     b, c = estimator.controls(centre, displacement)
-    scale = num_rows.astype(displacement.dtype) / estimator.batch_size
-    noisy = _row_terms(target, centre, displacement, batch, b, c)
-    exact = b * centre.gradient + c * (centre.hessian @ displacement)
-    return prior + exact + scale * noisy
+    noisy = row_terms(target, estimator, inputs, displacement, batch, b, c)
+    exact = _times(b, centre.gradient)
+    if not _is(c, 0.0):
+        exact += _times(c, centre.hessian @ displacement)
+    return prior + exact + noisy
 
 
-def centre_rows(target: Target, centre: Centre, rows: Any) -> CentredRows:
+def whitened_remainder(
+    target: Target, estimator: GradientEstimator, inputs: Inputs, state: jax.Array, batch: Any
+) -> jax.Array:
+    """r(z): W^T of the gradient's estimate at theta_0 + W z, plus z."""
+    centre, displacement = inputs.centre, inputs.centre.move(state)
+    prior = jax.grad(target.log_prior.call)
+    prior_there, (prior_here, prior_bend) = (
+        prior(centre.mode + displacement),
+        jax.jvp(prior, (centre.mode,), (displacement,)),
+    )
+    whole = centre.hessian is not None
+    b, c = (1.0, 1.0 if whole else 0.0) if estimator.batch_size is None else estimator.controls(centre, displacement)
+    rest = row_terms(target, estimator, inputs, displacement, batch, b, c) + centre.posterior_gradient
+    rest += prior_there - prior_here
+    if not _is(b, 1.0):
+        rest += (b - 1) * centre.gradient
+    if not whole:
+        return centre.pull_back(rest) + state
+    rest -= prior_bend
+    if not _is(c, 1.0):
+        rest += (c - 1) * (centre.hessian @ displacement)
+    return centre.pull_back(rest)
+
+
+def _is(factor: Any, number: float) -> bool:
+    """Whether a control is a constant, known before anything is traced."""
+    return isinstance(factor, float) and factor == number
+
+
+def _times(factor: Any, vector: jax.Array) -> jax.Array:
+    return vector if _is(factor, 1.0) else factor * vector
+
+
+def row_terms(
+    target: Target,
+    estimator: GradientEstimator,
+    inputs: Inputs,
+    displacement: jax.Array,
+    batch: Any,
+    b: Any,
+    c: Any,
+) -> jax.Array:
+    """(N/n) sum_i [grad_i(theta) - b grad_i(theta_0) - c Hess_i(theta_0) v] over a batch, or over all rows.
+
+    A batch from `centre_rows` is summed at once; a whole number is the first row of one read in slabs.
+    """
+    if isinstance(batch, CentredRows):
+        num_rows = inputs.num_rows.astype(displacement.dtype)
+        return num_rows / estimator.batch_size * _centred_terms(target, inputs.centre, displacement, batch, b, c)
+    count = inputs.num_rows if estimator.batch_size is None else inputs.batch_size
+    length = TILE_ROWS if estimator.batch_size is None else SLAB_ROWS
+
+    def slab(number: jax.Array, total: jax.Array) -> jax.Array:
+        offset = number * length + jnp.arange(length, dtype=jnp.int32)
+        inside = offset < count
+        weights = inside.astype(displacement.dtype)
+        if estimator.batch_size is None:
+            rows = _tile(inputs, number)
+        else:
+            rows, weights = _run(inputs, batch, offset, weights)
+        centred = centre_rows(target, inputs.centre, rows, weights)
+        return total + _centred_terms(target, inputs.centre, displacement, centred, b, c, weights)
+
+    total = jax.lax.fori_loop(jnp.int32(0), (count + length - 1) // length, slab, jnp.zeros_like(displacement))
+    if estimator.batch_size is None:
+        return total
+    return inputs.runs.length.astype(displacement.dtype) / count.astype(displacement.dtype) * total
+
+
+def _tile(inputs: Inputs, number: jax.Array) -> Any:
+    """Rows of the table in their order."""
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, number * TILE_ROWS, TILE_ROWS), inputs.rows)
+
+
+def _run(inputs: Inputs, first: jax.Array, offset: jax.Array, weights: jax.Array) -> tuple[Any, jax.Array]:
+    """Rows at these offsets from the first one, wrapped at the end of what is read, with their weights."""
+    runs = inputs.runs
+    place = first + jnp.where(weights > 0, offset, 0)
+    place = jnp.where(place < runs.length, place, place - runs.length)
+    if runs.rows is None:
+        return gather(inputs.rows, place), weights
+    return gather(inputs.rows, gather(runs.rows, place)), weights * gather(runs.weights, place).astype(weights.dtype)
+
+
+def centre_rows(target: Target, centre: Centre, rows: Any, weights: jax.Array | None = None) -> CentredRows:
     """Expand a batch of rows at the centre; what an estimator does not use costs nothing once compiled."""
     if target.predictor is not None:
         eta = rows["x"] @ centre.mode
         slope_and_curvature = jax.vmap(jax.value_and_grad(jax.grad(target.predictor.call)))
         return CentredRows(rows, eta, *slope_and_curvature(eta, rows))
-    gradient = jax.grad(partial(_log_likelihood, target, rows, None))
+    gradient = jax.grad(partial(_log_likelihood, target, rows, weights))
     return CentredRows(rows, None, *jax.linearize(gradient, centre.mode))
 
 
-def _row_terms(
-    target: Target, centre: Centre, displacement: jax.Array, batch: CentredRows, b: Any, c: Any
+def _centred_terms(
+    target: Target,
+    centre: Centre,
+    displacement: jax.Array,
+    batch: CentredRows,
+    b: Any,
+    c: Any,
+    weights: jax.Array | None = None,
 ) -> jax.Array:
-    """sum_i [grad_i(theta) - b grad_i(theta_0) - c Hess_i(theta_0) v] over a batch."""
     rows, eta, slope, curvature = batch
     if target.predictor is not None:
         move = rows["x"] @ displacement
         there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)
-        return rows["x"].T @ (there - b * slope - c * (curvature * move))
-    theta = centre.mode + displacement
-    there = jax.grad(partial(_log_likelihood, target, rows, None))(theta)
-    return there - b * slope - c * curvature(displacement)
+        terms = _less(_less(there, b, slope), c, curvature * move)
+        return rows["x"].T @ (terms if weights is None else weights * terms)
+    there = jax.grad(partial(_log_likelihood, target, rows, weights))(centre.mode + displacement)
+    return _less(_less(there, b, slope), c, curvature(displacement))
 
 
-def _all_rows(target: Target, rows: Any, num_rows: jax.Array, centre: Centre, displacement: jax.Array) -> jax.Array:
-    """sum_i grad_i(theta) over the whole table, tile by tile."""
-
-    def tile(index: jax.Array, total: jax.Array) -> jax.Array:
-        first = index * TILE_ROWS
-        part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, TILE_ROWS), rows)
-        inside = first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < num_rows
-        weights = inside.astype(displacement.dtype)
-        if target.predictor is None:
-            theta = centre.mode + displacement
-            return total + jax.grad(partial(_log_likelihood, target, part, weights))(theta)
-        eta = part["x"] @ centre.mode + part["x"] @ displacement
-        return total + part["x"].T @ (weights * jax.vmap(jax.grad(target.predictor.call))(eta, part))
-
-    tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
-    return jax.lax.fori_loop(0, tiles, tile, jnp.zeros_like(displacement))
+def _less(value: jax.Array, factor: Any, control: jax.Array) -> jax.Array:
+    return value if _is(factor, 0.0) else value - _times(factor, control)
 
 
 def _log_likelihood(target: Target, rows: Any, weights: jax.Array | None, theta: jax.Array) -> jax.Array:

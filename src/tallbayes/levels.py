@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,15 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor import Anchor
-from tallbayes.gradients import evaluations_per_step
+from tallbayes.compilation import compiled
+from tallbayes.gradients import Inputs, evaluations_per_step
+from tallbayes.importance import Listing
 from tallbayes.ladder import Ladder
 from tallbayes.moments import Floats, Moments
-from tallbayes.paths import Inputs, PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path
+from tallbayes.paths import PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path
 from tallbayes.randomness import path_key, seed_words
 from tallbayes.table import Table
 
 BLOCK_PATHS = 32
-LEVEL_STREAM, CONTRACTION_STREAM = 0, 1
+LEVEL_STREAM, CONTRACTION_STREAM, TUNING_STREAM = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,23 +40,35 @@ class Problem:
     plan: Plan
     inputs: Inputs
     ladder: Ladder
-    spread: np.ndarray
     num_rows: int
+    rows_per_gradient: int
     seed: int
     pairs: tuple[tuple[int, int], ...]
+    stream: int = LEVEL_STREAM
 
     def evaluations(self, level: int) -> int:
         """Data items of one sample of a level: shift, joint phase, all coarse paths."""
-        steps = self.ladder.path_steps(level, self.plan.coupling.num_coarse)
-        return steps * evaluations_per_step(self.plan.gradient, self.num_rows)
+        return self.ladder.path_steps(level, self.plan.coupling.num_coarse) * self.rows_per_gradient
 
     def contraction_evaluations(self) -> int:
         """Data items of one pair of paths in `sample_contraction`."""
-        steps = 2 * 3 * self.ladder.added_steps
-        return steps * evaluations_per_step(self.plan.gradient, self.num_rows)
+        return 2 * 3 * self.ladder.added_steps * self.rows_per_gradient
+
+    @property
+    def largest_batch(self) -> int:
+        """A batch that is all rows."""
+        return int(self.inputs.runs.length)
 
     def with_ladder(self, ladder: Ladder) -> Problem:
         return replace(self, ladder=ladder)
+
+    def with_batch_size(self, batch_size: int) -> Problem:
+        """The same with another number of rows a step; for batches read in slabs only, and without compiling."""
+        return replace(self, inputs=self.inputs._replace(batch_size=np.int32(batch_size)), rows_per_gradient=batch_size)
+
+    def for_tuning(self) -> Problem:
+        """The same on random numbers of their own, which no estimate uses."""
+        return replace(self, stream=TUNING_STREAM)
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,7 @@ class LevelBlock:
     coarse: Moments
     nonfinite: int
     farthest: float
+    strained: float
     evaluations: int
 
 
@@ -76,21 +91,45 @@ def make_problem(
     ladder: Ladder,
     seed: int,
     pairs: tuple[tuple[int, int], ...],
+    batch_size: int = 0,
+    listing: Listing | None = None,
 ) -> Problem:
-    """Put the point of expansion on the device, beside the rows, in the paths' precision."""
-    inputs = make_inputs(table, anchor, plan.dtype)
-    spread = np.linalg.inv(anchor.factor).astype(plan.dtype)
-    return Problem(plan, inputs, ladder, spread, table.num_rows, seed, pairs)
+    """Put the point of expansion on the device, beside the rows; the last two are for batches read in slabs."""
+    inputs = make_inputs(table, anchor, plan.dtype, batch_size, listing)
+    rows = batch_size if plan.slabs else evaluations_per_step(plan.gradient, table.num_rows)
+    return Problem(plan, inputs, ladder, table.num_rows, rows, seed, pairs)
+
+
+def compile_ahead(plan: Plan, table: Table, diagonal: bool) -> list[Callable[[], Any]]:
+    """Tasks that compile the two programs of a plan, for any anchor: they run paths of no steps at all."""
+    d = plan.target.dimension
+    shape = (d,) if diagonal else (d, d)
+    nowhere = Anchor(
+        mode=np.zeros(d),
+        likelihood_gradient=np.zeros(d),
+        likelihood_hessian=None if diagonal else np.zeros(shape),
+        precision=np.ones(d) if diagonal else np.eye(d),
+        log_density=0.0,
+        passes=0.0,
+        num_rows=table.num_rows,
+        gradient=np.zeros(d),
+    )
+    problem = make_problem(plan, table, nowhere, Ladder(1.0), seed=0, pairs=(), batch_size=1)
+    return [partial(_no_steps_level, problem), partial(_no_steps_contraction, problem)]
+
+
+def _no_steps_level(problem: Problem) -> None:
+    nothing = _schedule(problem, 0)._replace(solo_steps=np.int32(0), joint_steps=np.int32(0))
+    _run_level(problem, nothing, 0, 0)
+
+
+def _no_steps_contraction(problem: Problem) -> None:
+    _run_contraction(problem, 0, 0, 1.0)
 
 
 def sample_level(problem: Problem, level: int, block: int) -> LevelBlock:
     """Samples block * 32 .. block * 32 + 31 of a level."""
-    schedule = _schedule(problem, level)
-    with jax.enable_x64(True):
-        seed = seed_words(problem.seed)
-        first = np.uint32(block * BLOCK_PATHS)
-        ends = _compiled(_level_block)(problem.plan, problem.inputs, schedule, seed, np.uint32(level), first)
-        delta, fine, coarse, distance = (np.asarray(part, np.float64) for part in ends)
+    delta, fine, coarse, distance, strained = _sample(problem, level, block)
     finite = np.isfinite(delta).all(axis=1) & np.isfinite(fine).all(axis=1) & np.isfinite(distance)
     with np.errstate(invalid="ignore", over="ignore"):
         return LevelBlock(
@@ -99,20 +138,39 @@ def sample_level(problem: Problem, level: int, block: int) -> LevelBlock:
             coarse=Moments.of(coarse),
             nonfinite=int(BLOCK_PATHS - finite.sum()),
             farthest=float(np.sqrt(np.max(distance, initial=0.0))) if finite.all() else np.inf,
+            strained=float(strained.mean()),
             evaluations=BLOCK_PATHS * problem.evaluations(level),
         )
 
 
-def sample_contraction(problem: Problem, block: int) -> Floats:
+def sample_differences(problem: Problem, level: int, block: int) -> Floats:
+    """Delta_l of the same samples one by one, (32, observables)."""
+    return _sample(problem, level, block)[0]
+
+
+def sample_contraction(problem: Problem, block: int, spread: float = 1.0) -> Floats:
     """Squared distances (32, 4) of pairs at times 0, dT, 2 dT, 3 dT with the first step size."""
+    return _run_contraction(problem, problem.ladder.added_steps, block, spread)
+
+
+def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -> Floats:
     with jax.enable_x64(True):
         coefficients = _coefficients(problem, problem.ladder.first_step)
-        stride, first = np.int32(problem.ladder.added_steps), np.uint32(block * BLOCK_PATHS)
-        seed = seed_words(problem.seed)
-        out = _compiled(_contraction_block)(
-            problem.plan, problem.inputs, stride, coefficients, problem.spread, seed, first
-        )
-        return np.asarray(out, np.float64)
+        width, first = np.asarray(spread, problem.plan.dtype), np.uint32(block * BLOCK_PATHS)
+        arguments = np.int32(stride), coefficients, width, seed_words(problem.seed), first
+        return np.asarray(compiled(_contraction_block)(problem.plan, problem.inputs, *arguments), np.float64)
+
+
+def _sample(problem: Problem, level: int, block: int) -> list[Floats]:
+    return _run_level(problem, _schedule(problem, level), level, block)
+
+
+def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> list[Floats]:
+    with jax.enable_x64(True):
+        seed, first = seed_words(problem.seed), np.uint32(block * BLOCK_PATHS)
+        labels = np.array([problem.stream, level], np.uint32)
+        ends = compiled(_level_block)(problem.plan, problem.inputs, schedule, seed, labels, first)
+        return [np.asarray(part, np.float64) for part in ends]
 
 
 def _schedule(problem: Problem, level: int) -> Schedule:
@@ -132,23 +190,9 @@ def _coefficients(problem: Problem, step: float) -> np.ndarray:
     return problem.plan.dynamics.coefficients(step).astype(problem.plan.dtype)
 
 
-def _compiled(function: Callable[..., Any]) -> Any:
-    """Jit with a static first argument; on CPU with LLVM's first level of optimisation.
-
-    Measured on a coupled level: compiling takes half as long as at the default level, running the same.
-    """
-    return _jitted(function, jax.default_backend())
-
-
-@cache
-def _jitted(function: Callable[..., Any], backend: str) -> Any:
-    options = {"xla_backend_optimization_level": 1} if backend == "cpu" else None
-    return jax.jit(function, static_argnums=0, compiler_options=options)
-
-
-def _level_block(plan: Plan, inputs: Inputs, schedule: Schedule, seed: Any, level: Any, first: Any) -> PathEnd:
+def _level_block(plan: Plan, inputs: Inputs, schedule: Schedule, seed: Any, labels: Any, first: Any) -> PathEnd:
     def one(path: jax.Array) -> PathEnd:
-        return sample_path(plan, inputs, schedule, path_key(seed, LEVEL_STREAM, level, path))
+        return sample_path(plan, inputs, schedule, path_key(seed, labels[0], labels[1], path))
 
     return jax.vmap(one)(first + jnp.arange(BLOCK_PATHS, dtype=jnp.uint32))
 

@@ -1,26 +1,29 @@
 """Methods: values composed of a gradient, a dynamics, a coupling and a ladder.
 
-What is left None is chosen from the anchor: Taylor with n = N^(1/3) rows rounded up, h_0 = 0.5 / lambda_max and
-T_0 = dT = 2.5 / lambda_min, with lambda the eigenvalues of the posterior's Hessian at the mode.
+In `Multilevel`, the paper's, what is left None is chosen from the anchor: Taylor with n = N^(1/3) rows rounded up,
+h_0 = 0.5 / lambda_max and T_0 = dT = 2.5 / lambda_min, with lambda the eigenvalues of the posterior's Hessian at the
+mode. In `Anchored`, the default, it is chosen by pilots; see tuning.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tallbayes.anchor import Anchor
 from tallbayes.couplings import Antithetic
-from tallbayes.dynamics import Euler
+from tallbayes.dynamics import Euler, Exponential
 from tallbayes.errors import MethodError, explain
-from tallbayes.gradients import Taylor
+from tallbayes.gradients import Blend, Taylor
 from tallbayes.ladder import Ladder
+from tallbayes.minibatch import Blocks
 from tallbayes.roles import Coupling, Dynamics, GradientEstimator
 
 _MEMBERS = {
     "gradient": ("batch_size", "sampling", "controls"),
-    "dynamics": ("coefficients", "step", "merge_noise"),
+    "dynamics": ("whitened", "coefficients", "step", "merge_noise", "strain"),
     "coupling": ("num_coarse", "variance_rate", "num_indices", "coarse_batches", "check"),
     "ladder": ("first_step", "start_steps", "added_steps", "window_steps"),
 }
@@ -49,14 +52,92 @@ class Multilevel:
     precision: str | None = None
 
     def __post_init__(self) -> None:
-        for role, members in _MEMBERS.items():
-            part = getattr(self, role)
-            if part is not None and (isinstance(part, type) or not all(hasattr(part, name) for name in members)):
-                raise MethodError(
-                    explain(f"a {role} with {', '.join(members)}", repr(part), f"{role}={_EXAMPLES[role]}")
+        _check_parts(self)
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """The ladder anchored to Laplace's approximation: whitened, exponential steps, a Laplace level.
+
+    What is None is tuned by pilots, piece by piece: the gradient (Taylor, and Blend where that does not settle), its
+    `batch_size` n, the `first_step` h_0, and the `time` T_0 = dT; or the whole `ladder`. Steps and times are in
+    units of the contraction at the mode.
+
+    >>> method = Anchored(first_step=0.25)
+    """
+
+    gradient: GradientEstimator | None = None
+    ladder: Ladder | None = None
+    batch_size: int | None = None
+    first_step: float | None = None
+    time: float | None = None
+    dynamics: Dynamics = field(default_factory=Exponential)
+    coupling: Coupling = field(default_factory=Antithetic)
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_parts(self)
+        if not self.dynamics.whitened:
+            raise MethodError(explain("whitened dynamics", repr(self.dynamics), "tb.Exponential(), or tb.Multilevel"))
+        if self.gradient is not None and self.batch_size is not None:
+            raise MethodError(
+                explain(
+                    "batch_size or a gradient that has one", "both", "tb.Anchored(gradient=tb.Taylor(8, tb.Blocks()))"
                 )
-        if self.precision not in (None, "float32", "float64"):
-            raise MethodError(explain('precision "float32" or "float64"', repr(self.precision), "None to decide"))
+            )
+        if self.ladder is not None and (self.first_step is not None or self.time is not None):
+            raise MethodError(explain("a ladder, or first_step and time", "both", "tb.Anchored(first_step=0.25)"))
+        if self.batch_size is not None:
+            Taylor(self.batch_size)
+        for name in ("first_step", "time"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise MethodError(explain(f"{name} > 0", repr(value), "None to have it tuned"))
+
+
+@dataclass(frozen=True)
+class Randomised:
+    """Unbiased: low levels in fixed numbers, the levels above drawn at random, over the levels of `method`.
+
+    No bias is left that sampling could see: the interval has no bias term.
+
+    >>> method = Randomised(Anchored())
+    """
+
+    method: Anchored = field(default_factory=Anchored)
+    fixed_levels: int = 3
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, Anchored):
+            raise MethodError(explain("tb.Anchored(...) inside", repr(self.method), "tb.Randomised(tb.Anchored())"))
+        if self.method.coupling.variance_rate <= 1:
+            raise MethodError(
+                explain(
+                    "a coupling whose variance falls faster than its cost grows (beta > gamma = 1)",
+                    f"{self.method.coupling!r}, with beta = {self.method.coupling.variance_rate:g}",
+                    "tb.Antithetic()",
+                )
+            )
+        whole = isinstance(self.fixed_levels, int) and not isinstance(self.fixed_levels, bool)
+        if not whole or not 1 <= self.fixed_levels <= 8:
+            raise MethodError(explain("fixed_levels 1..8", repr(self.fixed_levels), "3"))
+
+    @property
+    def precision(self) -> str | None:
+        return self.method.precision
+
+
+Randomized = Randomised
+Method = Multilevel | Anchored | Randomised
+
+
+def _check_parts(method: Any) -> None:
+    for role, members in _MEMBERS.items():
+        part = getattr(method, role)
+        if part is not None and (isinstance(part, type) or not all(hasattr(part, name) for name in members)):
+            raise MethodError(explain(f"a {role} with {', '.join(members)}", repr(part), f"{role}={_EXAMPLES[role]}"))
+    if method.precision not in (None, "float32", "float64"):
+        raise MethodError(explain('precision "float32" or "float64"', repr(method.precision), "None to decide"))
 
 
 @dataclass(frozen=True)
@@ -69,9 +150,13 @@ class Resolved:
     ladder: Ladder
 
 
-def resolve_gradient(method: Multilevel, num_rows: int) -> GradientEstimator:
+def resolve_gradient(method: Multilevel | Anchored, num_rows: int) -> GradientEstimator:
     """The gradient, checked against the number of rows and against the coupling."""
-    gradient = method.gradient or Taylor(batch_size=int(np.ceil(num_rows ** (1 / 3) - 1e-9)))
+    gradient = method.gradient
+    if gradient is None and isinstance(method, Anchored):
+        gradient = Taylor(method.batch_size or 1, Blocks())
+    elif gradient is None:
+        gradient = Taylor(batch_size=int(np.ceil(num_rows ** (1 / 3) - 1e-9)))
     if gradient.batch_size is not None:
         gradient.sampling.check(gradient.batch_size, num_rows)
         method.coupling.check(gradient.sampling)
@@ -80,7 +165,26 @@ def resolve_gradient(method: Multilevel, num_rows: int) -> GradientEstimator:
 
 def resolve(method: Multilevel, gradient: GradientEstimator, anchor: Anchor) -> Resolved:
     """Choose what the user left open."""
-    return Resolved(gradient, method.dynamics, method.coupling, method.ladder or ladder_at(anchor))
+    require_known_hessian(gradient, anchor)
+    ladder = method.ladder or (ladder_whitened() if method.dynamics.whitened else ladder_at(anchor))
+    return Resolved(gradient, method.dynamics, method.coupling, ladder)
+
+
+def require_known_hessian(gradient: GradientEstimator, anchor: Anchor) -> None:
+    """Refuse a gradient that needs the Hessian where only its diagonal is kept."""
+    if anchor.likelihood_hessian is None and isinstance(gradient, Taylor | Blend):
+        raise MethodError(
+            explain(
+                "a gradient without the Hessian, of which only the diagonal is kept above 4,000 parameters",
+                repr(gradient),
+                f"tb.ControlVariate(batch_size={gradient.batch_size})",
+            )
+        )
+
+
+def ladder_whitened() -> Ladder:
+    """Step 1/2 and times 2.5 where the contraction rate is 1."""
+    return Ladder(first_step=0.5, start_steps=5, added_steps=5)
 
 
 def ladder_at(anchor: Anchor, decay: float = 2.5) -> Ladder:
@@ -91,6 +195,6 @@ def ladder_at(anchor: Anchor, decay: float = 2.5) -> Ladder:
     return Ladder(first_step=float(first_step), start_steps=steps, added_steps=steps)
 
 
-def describe(resolved: Resolved) -> str:
+def describe(resolved: Resolved, name: str = "Multilevel") -> str:
     parts = (resolved.gradient, resolved.dynamics, resolved.coupling, resolved.ladder)
-    return "Multilevel(" + ", ".join(map(repr, parts)) + ")"
+    return f"{name}(" + ", ".join(map(repr, parts)) + ")"

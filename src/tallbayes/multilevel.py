@@ -18,13 +18,15 @@ from tallbayes.allocation import (
     degrees_of_freedom,
     floored_variance,
     optimal_samples,
+    unseen_jumps,
 )
 from tallbayes.executors import in_order, num_workers
+from tallbayes.laplace import Laplace
 from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
 from tallbayes.moments import Floats, Moments
 from tallbayes.progress import Progress, Report
 from tallbayes.quantities import Estimands, Summary, summarise
-from tallbayes.rates import consistency, consistency_freedom, variance_decay
+from tallbayes.rates import FARTHEST, consistency, consistency_freedom, contraction_of, variance_decay
 from tallbayes.result import Contraction, Status
 from tallbayes.roles import Executor
 
@@ -33,9 +35,10 @@ WEAK_ORDER = 1.0
 GROWTH = 4
 TRUSTED_SAMPLES = 512
 LEAST_FREEDOM = 10.0
+NORMAL_QUANTILE = 1.96
+LAPLACE_SHARE = 0.1
 LONGEST_MEMORY = 0.8
 SLOWEST_DECAY = 0.4
-FARTHEST = 1e4
 FALSE_ALARM = 1e-7
 SECONDS_BETWEEN_REPORTS = 0.5
 
@@ -58,6 +61,7 @@ class LevelState:
     coarse: Moments
     nonfinite: int
     farthest: float
+    strained: float
 
     @property
     def samples(self) -> int:
@@ -65,7 +69,7 @@ class LevelState:
 
     @classmethod
     def of(cls, block: LevelBlock) -> LevelState:
-        return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest)
+        return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest, block.strained)
 
     def add(self, block: LevelBlock) -> LevelState:
         with np.errstate(invalid="ignore", over="ignore"):
@@ -75,6 +79,8 @@ class LevelState:
                 self.coarse.merge(block.coarse),
                 self.nonfinite + block.nonfinite,
                 max(self.farthest, block.farthest),
+                self.strained
+                + (block.strained - self.strained) * block.delta.count / (self.samples + block.delta.count),
             )
 
 
@@ -100,6 +106,7 @@ class Run:
     report: Report
     tolerances: Callable[[Summary], Floats]
     budget: Budget
+    laplace: Laplace | None = None
     levels: list[LevelState] = field(default_factory=list)
     contraction: Contraction | None = None
     evaluations: int = 0
@@ -124,18 +131,30 @@ class Run:
 
 def run_multilevel(run: Run) -> tuple[Status, Assessment]:
     """Sample until every quantity meets its tolerance, or until something else ends the run."""
+    status, final = run_patiently(run, np.inf)
+    assert status is not None
+    return status, final
+
+
+def run_patiently(run: Run, patience: float) -> tuple[Status | None, Assessment]:
+    """The same; but where the samples so far foresee more row gradients than that, the status is None.
+
+    Such a run can go on from there.
+    """
     try:
         if run.contraction is None:
             _measure_contraction(run)
         status = _judge_contraction(run)
         have = [level.samples for level in run.levels] + [0] * (3 - len(run.levels))
         targets = [max(PILOT_PATHS, samples) for samples in have]
-        filled = _fill(run, targets)
-        status = status or filled or _trouble(run)
+        filled = fill(run, targets)
+        status = status or filled or trouble(run)
         while status is None:
             status, targets = _decide(run)
+            if status is None and _foreseen(run, targets) > patience:
+                break
             if status is None:
-                status = _fill(run, targets) or _trouble(run)
+                status = fill(run, targets) or trouble(run)
     except KeyboardInterrupt:
         if not run.levels:
             raise
@@ -146,14 +165,31 @@ def run_multilevel(run: Run) -> tuple[Status, Assessment]:
 def _decide(run: Run) -> tuple[Status | None, list[int]]:
     """The next number of samples by level, or the end."""
     now = assess(run)
-    _tell(run, now)
+    if run.laplace is not None and np.any(_excess(now) > 1):
+        run.laplace = run.laplace.extended(GROWTH * run.laplace.draws)
+        return None, whole_blocks(run.samples)
+    tell(run, now)
     share = now.tolerance / np.sqrt(2)
-    demand = optimal_samples(now.variance, run.costs, share)
+    demand = optimal_samples(now.variance, run.costs, np.sqrt(share**2 - now.summary.laplace_error))
     short = demand > run.samples
     if np.any(short):
         grown = np.minimum(demand, GROWTH * run.samples)
-        return None, _whole_blocks(np.where(short, grown, run.samples))
+        return None, whole_blocks(np.where(short, grown, run.samples))
     return _decide_bias(run, now, share)
+
+
+def _foreseen(run: Run, targets: list[int]) -> float:
+    """Row gradients that the whole run would take by what is known now; targets alone grow step by step."""
+    now = assess(run)
+    demand = optimal_samples(now.variance, run.costs, now.tolerance / np.sqrt(2))
+    demand = np.maximum(demand, targets[: len(demand)])
+    return float(np.sum(demand * run.costs))
+
+
+def _excess(now: Assessment) -> Floats:
+    """The Laplace level's share of the statistical error, which costs no data, against what it may take."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(now.summary.laplace_error / (LAPLACE_SHARE * now.tolerance**2 / 2))
 
 
 def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | None, list[int]]:
@@ -169,15 +205,16 @@ def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | Non
             resolved = _samples_to_resolve(samples, by_mean, by_both, share)
             price = np.sum((resolved - samples) * run.costs)
             if price <= _pilot_cost(run) or len(run.levels) >= run.budget.max_levels:
-                return None, _whole_blocks(np.minimum(resolved, GROWTH * samples))
+                return None, whole_blocks(np.minimum(resolved, GROWTH * samples))
         return _add_level(run, now)
-    weak = now.freedom < LEAST_FREEDOM
-    if np.any(weak & (now.standard_error > 0)):
+    quantile = stdtrit(np.minimum(now.freedom, 1e9), 0.975)
+    weak = (now.freedom < LEAST_FREEDOM) & (quantile * now.standard_error > NORMAL_QUANTILE * share)
+    if np.any(weak):
         level = _heaviest(now, samples, weak)
         if samples[level] >= 4096 and now.summary.kurtosis[level].max() > samples[level] / 4:
             return Status.heavy_tails, []
         samples[level] *= 2
-        return None, _whole_blocks(samples)
+        return None, whole_blocks(samples)
     return Status.converged, []
 
 
@@ -195,7 +232,7 @@ def _add_level(run: Run, now: Assessment) -> tuple[Status | None, list[int]]:
         return Status.slow_decay, []
     if len(run.levels) >= run.budget.max_levels:
         return Status.max_levels, []
-    return None, [*_whole_blocks(run.samples), PILOT_PATHS]
+    return None, [*whole_blocks(run.samples), PILOT_PATHS]
 
 
 def _pilot_cost(run: Run) -> float:
@@ -206,10 +243,12 @@ def _pilot_cost(run: Run) -> float:
 @np.errstate(invalid="ignore", over="ignore")
 def assess(run: Run) -> Assessment:
     """Values and errors of all components from the samples so far; not a number where paths diverged."""
-    summary = summarise(run.estimands, [level.delta for level in run.levels])
+    summary = summarise(run.estimands, [level.delta for level in run.levels], run.laplace)
     samples = run.samples
     rate = run.problem.plan.coupling.variance_rate
-    variance = floored_variance(summary.variance, samples, rate, TRUSTED_SAMPLES)
+    variance = summary.variance.copy()
+    variance[0] = unseen_jumps(variance[0], run.estimands.observed(run.estimands.jump), samples[0])
+    variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES)
     error = np.sqrt(variance / samples[:, None])
     if len(run.levels) < 3:
         bias = np.full_like(summary.value, np.inf)
@@ -219,7 +258,7 @@ def assess(run: Run) -> Assessment:
         summary=summary,
         variance=variance,
         tolerance=run.tolerances(summary),
-        standard_error=np.sqrt(np.sum(error**2, axis=0)),
+        standard_error=np.sqrt(np.sum(error**2, axis=0) + summary.laplace_error),
         freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
         bias_bound=bias,
     )
@@ -257,22 +296,7 @@ def _measure_contraction(run: Run) -> None:
     run.contraction = contraction_of(squares, run.problem.ladder.added_steps * run.problem.ladder.step(0))
 
 
-def contraction_of(squares: Floats, interval: float) -> Contraction:
-    """Root of the ratio of mean squared distances between dT and 2 dT, with its upper 97.5% end."""
-    before, after = squares[:, 1], squares[:, 2]
-    if not np.all(np.isfinite(squares)) or np.any(squares.max(axis=1) > FARTHEST**2):
-        return Contraction(np.inf, np.inf, -np.inf)
-    if after.mean() == 0:
-        return Contraction(0.0, 0.0, np.inf)
-    ratio = after.mean() / before.mean()
-    influence = after / after.mean() - before / before.mean()
-    error = influence.std(ddof=1) / np.sqrt(len(squares))
-    factor = float(np.sqrt(ratio))
-    upper = float(np.sqrt(ratio * np.exp(2 * error)))
-    return Contraction(factor, upper, float(-np.log(upper) / interval))
-
-
-def _fill(run: Run, targets: list[int]) -> Status | None:
+def fill(run: Run, targets: list[int]) -> Status | None:
     """Bring every level to its target, block by block; stop at a completed prefix where the budget ends."""
     ahead = 4 * num_workers()
     for level, target in enumerate(targets):
@@ -286,7 +310,7 @@ def _fill(run: Run, targets: list[int]) -> Status | None:
         for block in in_order(run.executor, sample_level, tasks, ahead):
             _take(run, level, block)
             if len(run.levels) >= 3 and time.monotonic() - run.told > SECONDS_BETWEEN_REPORTS:
-                _tell(run, assess(run))
+                tell(run, assess(run))
             if time.monotonic() - run.started > run.budget.max_seconds:
                 return Status.max_seconds
         if affordable < wanted:
@@ -302,7 +326,7 @@ def _take(run: Run, level: int, block: LevelBlock) -> None:
         run.levels[level] = run.levels[level].add(block)
 
 
-def _trouble(run: Run) -> Status | None:
+def trouble(run: Run) -> Status | None:
     if any(level.nonfinite or level.farthest > FARTHEST for level in run.levels):
         return Status.diverged
     return None
@@ -320,11 +344,11 @@ def _heaviest(now: Assessment, samples: Floats, weak: np.ndarray) -> int:
     return int(np.argmax(part[:, weak].max(axis=1)))
 
 
-def _whole_blocks(samples: Floats) -> list[int]:
+def whole_blocks(samples: Floats) -> list[int]:
     return [int(-(-n // BLOCK_PATHS)) * BLOCK_PATHS for n in samples]
 
 
-def _tell(run: Run, now: Assessment) -> None:
+def tell(run: Run, now: Assessment) -> None:
     run.told = time.monotonic()
     error = np.hypot(now.standard_error, now.bias_bound)
     with np.errstate(divide="ignore", invalid="ignore"):

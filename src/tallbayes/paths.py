@@ -5,9 +5,14 @@
 
     Delta_l = mean of g over the fine window - mean of g over the coarse window(s)
 
-All paths start at the mode, so that the coarse path of level l has exactly the law of the fine path of level
-l - 1: same start, same number of steps, same step map, same minibatch law, same window. The state is the
-displacement v = theta - theta_0. The step counts and sizes are arguments: one program serves all levels.
+The coarse path of level l has exactly the law of the fine path of level l - 1: same start law, same number of steps,
+same step map, same minibatch law, same window. The paper's paths start at the mode. Paths with a Laplace level start
+from N(0, I) in whitened units and carry u, the same path with its remainder left out, which stays N(0, I): level 0
+is g(fine) - g(u), and the coarse paths of level l begin where u is when the joint phase begins, which has the start
+law and is independent of all later noise.
+
+The state is what the dynamics moves: the displacement v = theta - theta_0, or z with v = W z. The step counts and
+sizes are arguments: one program serves all levels.
 """
 
 from __future__ import annotations
@@ -23,8 +28,9 @@ import numpy as np
 
 from tallbayes.anchor import Anchor
 from tallbayes.draws import Drawer, Draws, gather, pick, run_steps
-from tallbayes.gradients import Centre, centre_rows, posterior_gradient
+from tallbayes.gradients import Centre, Inputs, Runs, centre_rows, posterior_gradient, whitened_remainder
 from tallbayes.identity import Function
+from tallbayes.importance import Listing
 from tallbayes.model import Target
 from tallbayes.randomness import normals, words_per_normal
 from tallbayes.roles import Coupling, Dynamics, GradientEstimator
@@ -38,9 +44,9 @@ class Observables:
     moments: bool
     functions: tuple[Function, ...]
 
-    def values(self, target: Target, centre: Centre, displacement: jax.Array) -> jax.Array:
+    def values(self, target: Target, mode: jax.Array, displacement: jax.Array) -> jax.Array:
         parts = [displacement, displacement**2] if self.moments else []
-        theta = target.unravel(centre.mode + displacement)
+        theta = target.unravel(mode + displacement)
         for function in self.functions:
             leaves = jax.tree.leaves(function(theta))
             parts += [jnp.ravel(leaf).astype(displacement.dtype) for leaf in leaves]
@@ -57,22 +63,31 @@ class Plan:
     coupling: Coupling
     observables: Observables
     dtype: str
+    laplace: bool = False
+    slabs: bool = False
 
 
-class Inputs(NamedTuple):
-    """What all paths share: the rows, how many of them count, and the point of expansion."""
-
-    rows: Any
-    num_rows: jax.Array
-    centre: Centre
-
-
-def make_inputs(table: Table, anchor: Anchor, dtype: str) -> Inputs:
+def make_inputs(
+    table: Table, anchor: Anchor, dtype: str, batch_size: int = 0, listing: Listing | None = None
+) -> Inputs:
     """The rows and, beside them on the device, the point of expansion in the paths' precision."""
-    parts = (anchor.mode, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.precision)
+
+    def place(part: Any) -> Any:
+        return None if part is None else jax.device_put(np.asarray(part, dtype))
+
     with jax.enable_x64(True):
-        centre = Centre(*(jax.device_put(np.asarray(part, dtype)) for part in parts))
-        return Inputs(table.rows, jnp.asarray(table.num_rows, jnp.int32), centre)
+        centre = Centre(
+            mode=place(anchor.mode),
+            gradient=place(anchor.likelihood_gradient),
+            hessian=place(anchor.likelihood_hessian),
+            posterior_gradient=place(anchor.gradient),
+            precision=place(anchor.precision),
+            whitening=place(anchor.whitening),
+        )
+        runs = Runs(np.int32(table.num_rows))
+        if listing is not None:
+            runs = Runs(np.int32(listing.length), jax.device_put(listing.rows), jax.device_put(listing.weights))
+        return Inputs(table.rows, np.int32(table.num_rows), np.int32(batch_size), runs, centre)
 
 
 class Schedule(NamedTuple):
@@ -88,100 +103,151 @@ class Schedule(NamedTuple):
 
 
 class PathEnd(NamedTuple):
-    """One sample: Delta_l, what the fine and the coarse side read, and how far out the fine path ended."""
+    """One sample: Delta_l, what the fine and the coarse side read (beyond u, where there is one), how far out the
+    fine path ended, and the share of its steps that were strained."""
 
     delta: jax.Array
     fine: jax.Array
     coarse: jax.Array
     distance: jax.Array
+    strained: jax.Array
 
 
-Step = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
+class Move(NamedTuple):
+    """Where a step leads, and whether the dynamics had to hold it back."""
+
+    state: jax.Array
+    strained: jax.Array
+
+
+Step = Callable[[jax.Array, jax.Array, jax.Array, Any], Move]
 
 
 def make_step(plan: Plan, inputs: Inputs) -> Step:
     """The step map S(coefficients, state, noise, batch): nothing random inside."""
+    gradient_at = whitened_remainder if plan.dynamics.whitened else posterior_gradient
 
-    def step(coefficients: jax.Array, state: jax.Array, noise: jax.Array, batch: Any) -> jax.Array:
-        gradient = posterior_gradient(
-            plan.target, plan.gradient, inputs.rows, inputs.num_rows, inputs.centre, state, batch
-        )
-        return plan.dynamics.step(coefficients, state, gradient, noise)
+    def step(coefficients: jax.Array, state: jax.Array, noise: jax.Array, batch: Any) -> Move:
+        gradient = gradient_at(plan.target, plan.gradient, inputs, state, batch)
+        strained = plan.dynamics.strain(coefficients, gradient) > 1
+        return Move(plan.dynamics.step(coefficients, state, gradient, noise), strained.astype(state.dtype))
 
     return step
 
 
 def make_drawer(plan: Plan, inputs: Inputs) -> Drawer:
     """What the plan draws at every step."""
-    capacity = jax.tree.leaves(inputs.rows)[0].shape[0]
-    return Drawer(plan.target.dimension, plan.gradient, np.dtype(plan.dtype).type, capacity, inputs.num_rows)
+    capacity = jax.tree.leaves(inputs.rows if inputs.runs.rows is None else inputs.runs.rows)[0].shape[0]
+    length = inputs.runs.length if plan.slabs else inputs.num_rows
+    return Drawer(plan.target.dimension, plan.gradient, np.dtype(plan.dtype).type, capacity, length)
+
+
+def make_gather(plan: Plan, inputs: Inputs) -> Callable[[Any], Any]:
+    """Stacked raw batches from stacked row indices; of batches read in slabs, their first rows."""
+    if plan.slabs:
+        return lambda index: index[..., 0]
+    return partial(gather, inputs.rows)
 
 
 def make_expand(plan: Plan, inputs: Inputs) -> Callable[[Any], Any]:
     """Expand stacked raw batches at the centre."""
-    if plan.gradient.batch_size is None:
+    if plan.gradient.batch_size is None or plan.slabs:
         return lambda batches: batches
     return jax.vmap(lambda rows: centre_rows(plan.target, inputs.centre, rows))
+
+
+def displacement_of(plan: Plan, inputs: Inputs, state: jax.Array) -> jax.Array:
+    """theta - theta_0."""
+    return inputs.centre.move(state) if plan.dynamics.whitened else state
 
 
 def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) -> PathEnd:
     """One sample of the level that the schedule describes."""
     d, size = plan.target.dimension, plan.gradient.batch_size or 0
     dtype = np.dtype(plan.dtype)
-    step, drawer, expand = make_step(plan, inputs), make_drawer(plan, inputs), make_expand(plan, inputs)
+    step, drawer = make_step(plan, inputs), make_drawer(plan, inputs)
+    gather_batches, expand = make_gather(plan, inputs), make_expand(plan, inputs)
     coupling, dynamics = plan.coupling, plan.dynamics
     extra = coupling.num_indices(size) if size else 0
 
     def read(state: jax.Array) -> jax.Array:
-        return plan.observables.values(plan.target, inputs.centre, state)
+        return plan.observables.values(plan.target, inputs.centre.mode, displacement_of(plan, inputs, state))
 
     def read_coarse(states: jax.Array) -> jax.Array:
         return jnp.mean(jax.vmap(read)(states), axis=0)
 
+    def move_laplace(coefficients: jax.Array, u: Any, noise: jax.Array) -> Any:
+        return dynamics.step(coefficients, u, jnp.zeros_like(u), noise) if plan.laplace else u
+
+    def read_laplace(u: Any) -> Any:
+        return read(u) if plan.laplace else dtype.type(0)
+
     def solo(index: jax.Array, draws: Draws, carry: Any) -> Any:
-        state, total = carry
-        batches = expand(gather(inputs.rows, draws.index))
-        state = step(schedule.fine, state, draws.noise[0], pick(batches, 0))
+        fine, u, total = carry
+        batches = expand(gather_batches(draws.index))
+        fine = _moved(fine, step(schedule.fine, fine.state, draws.noise[0], pick(batches, 0)))
+        u = move_laplace(schedule.fine, u, draws.noise[0])
         inside = index >= schedule.solo_steps - schedule.solo_window
-        return state, jax.lax.cond(inside, lambda s: total + read(s), lambda s: total, state)
+
+        def add(total: jax.Array) -> jax.Array:
+            return total + (read(fine.state) - read_laplace(u))
+
+        return fine, u, jax.lax.cond(inside, add, lambda total: total, total)
 
     def joint(index: jax.Array, draws: Draws, carry: Any) -> Any:
-        fine, coarse, totals = carry
-        noise, batches = draws.noise, gather(inputs.rows, draws.index)
+        fine, coarse, u, totals = carry
+        noise, batches = draws.noise, gather_batches(draws.index)
         expanded = expand(batches)
-        middle = step(schedule.fine, fine, noise[0], pick(expanded, 0))
-        fine = step(schedule.fine, middle, noise[1], pick(expanded, 1))
+        middle = _moved(fine, step(schedule.fine, fine.state, noise[0], pick(expanded, 0)))
+        fine = _moved(middle, step(schedule.fine, middle.state, noise[1], pick(expanded, 1)))
         merged = dynamics.merge_noise(schedule.fine, noise[0], noise[1])
         seen = expand(coupling.coarse_batches(drawer.source(draws.spare).integers, size, batches))
-        coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch))(coarse, seen)
+        coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch).state)(coarse, seen)
+        before, u = u, move_laplace(schedule.coarse, u, merged)
 
         in_fine = index >= schedule.joint_steps - schedule.fine_window
         in_coarse = index >= schedule.joint_steps - schedule.coarse_window
 
         def add(totals: Totals) -> Totals:
-            pair = (read(middle) + read(fine)) / 2
+            half_way = move_laplace(schedule.fine, before, noise[0])
+            there, reference = read_coarse(coarse), (read_laplace(half_way) + read_laplace(u)) / 2
+            pair = (read(middle.state) + read(fine.state)) / 2
             return Totals(
-                totals.fine + jnp.where(in_fine, pair, 0),
-                totals.matched + jnp.where(in_coarse, pair, 0),
-                totals.difference + jnp.where(in_coarse, pair - read_coarse(coarse), 0),
+                totals.fine + jnp.where(in_fine, pair - reference, 0),
+                totals.matched + jnp.where(in_coarse, pair - reference, 0),
+                totals.difference + jnp.where(in_coarse, pair - there, 0),
             )
 
-        return fine, coarse, jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals)
+        return fine, coarse, u, jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals)
 
-    solo_key, joint_key = (jax.random.fold_in(key, phase) for phase in (0, 1))
-    mode = jnp.zeros(d, dtype)
-    zero = jnp.zeros(jax.eval_shape(read, mode).shape, dtype)
+    solo_key, joint_key, start_key = (jax.random.fold_in(key, phase) for phase in (0, 1, 2))
+    start = _normals(start_key, d, dtype) if plan.laplace else jnp.zeros(d, dtype)
+    zero = jnp.zeros(jax.eval_shape(read, start).shape, dtype)
+    fine = Move(start, jnp.zeros((), dtype))
     draw_one, draw_two = partial(drawer.draw, number=1), partial(drawer.draw, number=2, extra_indices=extra)
-    fine, solo_total = run_steps(solo_key, schedule.solo_steps, draw_one, solo, (mode, zero))
-    begin = (fine, start_coarse(mode, coupling.num_coarse, fine), Totals(solo_total, zero, zero))
-    fine, coarse, totals = run_steps(joint_key, schedule.joint_steps, draw_two, joint, begin)
-    distance = fine @ (inputs.centre.precision @ fine)
-    return _path_end(schedule, totals, read(fine), read_coarse(coarse), distance)
+    fine, u, solo_total = run_steps(solo_key, schedule.solo_steps, draw_one, solo, (fine, start, zero))
+    coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
+    begin = (fine, coarse, u, Totals(solo_total, zero, zero))
+    fine, coarse, u, totals = run_steps(joint_key, schedule.joint_steps, draw_two, joint, begin)
+    distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))
+    steps = schedule.solo_steps + 2 * schedule.joint_steps
+    reference = read_laplace(u)
+    ends = read(fine.state) - reference, read_coarse(coarse) - reference
+    return _path_end(schedule, totals, *ends, distance, fine.strained / steps.astype(dtype))
 
 
-def start_coarse(mode: jax.Array, num_coarse: int, fine: jax.Array) -> jax.Array:
-    """Where the coarse paths begin: at the fine path's own start, never at where its shift has led it."""
-    return jnp.stack([mode] * num_coarse)
+def _moved(before: Move, step: Move) -> Move:
+    return Move(step.state, before.strained + step.strained)
+
+
+def _normals(key: jax.Array, count: int, dtype: Any) -> jax.Array:
+    words = jax.random.bits(key, (count * words_per_normal(dtype),), jnp.uint32)
+    return normals(words, np.dtype(dtype).type)
+
+
+def start_coarse(start: jax.Array, num_coarse: int, fine: jax.Array) -> jax.Array:
+    """Where the coarse paths begin: at a point with the fine path's start law, never where its shift has led it."""
+    return jnp.stack([start] * num_coarse)
 
 
 class Totals(NamedTuple):
@@ -195,7 +261,9 @@ class Totals(NamedTuple):
     difference: jax.Array
 
 
-def _path_end(schedule: Schedule, totals: Totals, fine_end: Any, coarse_end: Any, distance: Any) -> PathEnd:
+def _path_end(
+    schedule: Schedule, totals: Totals, fine_end: Any, coarse_end: Any, distance: Any, strained: Any
+) -> PathEnd:
     """Window means where there is a window, end points where there is none."""
     fine_points = jnp.maximum(schedule.solo_window + schedule.fine_window, 1).astype(fine_end.dtype)
     coarse_points = jnp.maximum(schedule.coarse_window, 1).astype(fine_end.dtype)
@@ -205,7 +273,7 @@ def _path_end(schedule: Schedule, totals: Totals, fine_end: Any, coarse_end: Any
     longer = totals.fine / fine_points - totals.matched / coarse_points
     difference = jnp.where(windowed, longer + totals.difference / coarse_points, fine_end - coarse_end)
     delta = jnp.where(coupled, difference, fine)
-    return PathEnd(delta, fine, jnp.where(coupled, fine - difference, 0), distance)
+    return PathEnd(delta, fine, jnp.where(coupled, fine - difference, 0), distance, strained)
 
 
 def sample_pair(
@@ -213,27 +281,27 @@ def sample_pair(
 ) -> jax.Array:
     """Squared whitened distances of two paths on common noise and batches, at 0, 1, 2 and 3 strides.
 
-    The two start independently from Laplace's approximation, spread^T spread = H^-1.
+    The two start independently from Laplace's approximation, `spread` times as wide.
     """
     d, dtype = plan.target.dimension, np.dtype(plan.dtype)
-    step, drawer, expand = make_step(plan, inputs), make_drawer(plan, inputs), make_expand(plan, inputs)
+    step, drawer = make_step(plan, inputs), make_drawer(plan, inputs)
+    gather_batches, expand = make_gather(plan, inputs), make_expand(plan, inputs)
     start_key, run_key = (jax.random.fold_in(key, phase) for phase in (0, 1))
-    words = jax.random.bits(start_key, (2 * d * words_per_normal(dtype),), jnp.uint32)
-    starts = normals(words, dtype.type).reshape(2, d) @ spread
+    starts = spread * _normals(start_key, 2 * d, dtype).reshape(2, d)
+    if not plan.dynamics.whitened:
+        starts = jax.vmap(inputs.centre.move)(starts)
 
     def advance(index: jax.Array, draws: Draws, states: jax.Array) -> jax.Array:
-        batch = pick(expand(gather(inputs.rows, draws.index)), 0)
-        return jax.vmap(lambda state: step(coefficients, state, draws.noise[0], batch))(states)
+        batch = pick(expand(gather_batches(draws.index)), 0)
+        return jax.vmap(lambda state: step(coefficients, state, draws.noise[0], batch).state)(states)
+
+    def apart(states: jax.Array) -> jax.Array:
+        return inputs.centre.square_length(displacement_of(plan, inputs, states[0] - states[1]))
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
         here = jax.random.fold_in(run_key, number)
         states = run_steps(here, stride, partial(drawer.draw, number=1), advance, states)
-        return states, _distance(inputs.centre, states)
+        return states, apart(states)
 
     _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))
-    return jnp.concatenate([_distance(inputs.centre, starts)[None], distances])
-
-
-def _distance(centre: Centre, states: jax.Array) -> jax.Array:
-    apart = states[0] - states[1]
-    return apart @ (centre.precision @ apart)
+    return jnp.concatenate([apart(starts)[None], distances])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 
 from tallbayes.anchor import Anchor
 from tallbayes.errors import DataError, InputError, ModelError, explain
-from tallbayes.mode import anchor_at, expand, find_anchor
-from tallbayes.model import Model, Target, bind, runs_in_float32
+from tallbayes.expansion import expand
+from tallbayes.importance import Listing, list_rows
+from tallbayes.mode import anchor_at, find_anchor
+from tallbayes.model import Curvature, Model, Target, bind, runs_in_float32
 from tallbayes.quantities import Estimands
+from tallbayes.roles import Executor
 from tallbayes.table import Table, check_rows, make_table, needs_float64
 
 FLOAT32_ROUNDING = 2.0**-24
@@ -28,6 +32,7 @@ class Prepared:
     setup_evaluations: int
     precision: str
     asked_precision: str | None
+    listing: Listing | None = None
 
 
 def check_data(model: Model, data: Any) -> Any:
@@ -38,19 +43,33 @@ def check_data(model: Model, data: Any) -> Any:
     return model.check(arrays) if model.check is not None else arrays
 
 
-def prepare(model: Model, arrays: Any, asked_precision: str | None, shuffle: bool, anchor: Anchor | None) -> Prepared:
-    """Bind the model to its rows, choose the precision where it is left open, and find or renew the anchor."""
+def prepare(
+    model: Model,
+    arrays: Any,
+    asked_precision: str | None,
+    shuffle: bool,
+    anchor: Anchor | None,
+    executor: Executor | None = None,
+    meanwhile: Callable[[Target, Table, np.ndarray, str], None] | None = None,
+) -> Prepared:
+    """Bind the model to its rows, choose the precision where it is left open, and find or renew the anchor.
+
+    `executor`: threads of this process, for the sums over rows. `meanwhile` is told the target, its rows, the start
+    and the precision before the search begins.
+    """
     row = jax.tree.map(lambda array: array[0], arrays)
     target, start = bind(model, row)
     precision = asked_precision
     if precision is None:
         precision = "float64" if needs_float64(arrays) or not runs_in_float32(target, row) else "float32"
     table = make_table(arrays, precision, shuffle)
-    found = find_anchor(target, table, start) if anchor is None else _renewed(target, table, anchor)
-    return Prepared(target, table, found, found.passes * table.num_rows, precision, asked_precision)
+    if meanwhile is not None:
+        meanwhile(target, table, start, precision)
+    found = find_anchor(target, table, start, executor) if anchor is None else _renewed(target, table, anchor, executor)
+    return Prepared(target, table, found, round(found.passes * table.num_rows), precision, asked_precision)
 
 
-def _renewed(target: Target, table: Table, anchor: Any) -> Anchor:
+def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | None) -> Anchor:
     """An anchor found before, expanded anew at its mode: one pass, and nothing of other rows is left in it."""
     if not isinstance(anchor, Anchor):
         raise InputError(explain("anchor=result.anchor of an earlier run", type(anchor).__name__, "anchor=None"))
@@ -62,10 +81,9 @@ def _renewed(target: Target, table: Table, anchor: Any) -> Anchor:
                 "anchor=None to find the mode anew",
             )
         )
-    here = expand(target, table, anchor.mode)
-    gradient = np.linalg.solve(anchor.factor, here.gradient)
-    curvature = np.linalg.solve(anchor.factor, np.linalg.solve(anchor.factor, here.hessian).T)
-    apart = max(np.abs(gradient).max(), np.abs(curvature - np.eye(target.dimension)).max())
+    curvature = Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
+    here = expand(target, table, anchor.mode, executor, curvature=curvature)
+    apart = _apart(anchor, here.gradient, here.hessian)
     if not apart < 0.01:
         raise DataError(
             explain(
@@ -75,6 +93,20 @@ def _renewed(target: Target, table: Table, anchor: Any) -> Anchor:
             )
         )
     return anchor_at(here, passes=1, num_rows=table.num_rows)
+
+
+def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:
+    """How far gradient and Hessian are from the anchor's own, in its posterior sds."""
+    w, change = anchor.whitening, gradient - anchor.gradient
+    if anchor.is_diagonal:
+        return float(max(np.abs(w * change).max(), np.abs(w**2 * hessian - 1).max()))
+    return float(max(np.abs(w.T @ change).max(), np.abs(w.T @ hessian @ w - np.eye(len(w))).max()))
+
+
+def with_listing(prepared: Prepared) -> Prepared:
+    """Look at every row's leverage, and list the rows by it where that is worth it: one more pass."""
+    listing = list_rows(prepared.target, prepared.table, prepared.anchor)
+    return replace(prepared, listing=listing, setup_evaluations=prepared.setup_evaluations + prepared.table.num_rows)
 
 
 def refine_precision(prepared: Prepared, estimands: Estimands, fraction: float) -> Prepared:

@@ -4,7 +4,7 @@ Below the waist a path is read as one vector: theta - theta_0 and its square if 
 user's functions. A posterior mean or an expectation E g is the sum over levels. The standard deviation is not
 linear; its error is that of its linear part, by level
 
-    sd = sqrt(m2 - m1^2),   (Delta2 - 2 m1 Delta1) / (2 sd),   m_k = sum_l E Delta_k
+    sd = sqrt(m2 - m1^2),   (Delta2 - 2 m1 Delta1) / (2 sd),   m_k = E_Laplace + sum_l E Delta_k
 
 whose variance needs the covariance of Delta1 and Delta2.
 """
@@ -21,8 +21,8 @@ import numpy as np
 
 from tallbayes.anchor import Anchor
 from tallbayes.errors import InputError, ModelError, explain
-from tallbayes.gradients import Centre
 from tallbayes.identity import identify, output_of
+from tallbayes.laplace import Laplace
 from tallbayes.model import Target
 from tallbayes.moments import Floats, Moments
 from tallbayes.paths import Observables
@@ -47,12 +47,17 @@ class Quantity:
 
 @dataclass(frozen=True, eq=False)
 class Estimands:
-    """All quantities of a run, how to read them off a path, and their scale under Laplace."""
+    """All quantities of a run, how to read them off a path, and their scale under Laplace.
+
+    `jump` is the height of the jumps of an observable whose derivative is zero wherever it is taken, and zero for all
+    others: that such a one did not vary among a few samples says little.
+    """
 
     quantities: tuple[Quantity, ...]
     observables: Observables
     mode: Floats
     laplace_sd: Floats
+    jump: Floats
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -75,50 +80,58 @@ class Estimands:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """The current value of every component, and mean, variance and kurtosis of its linear part by level."""
+    """The current value of every component, and mean, variance and kurtosis of its linear part by level.
+
+    `laplace_error` is the variance of the Laplace level's mean: zero where that is exact, or where there is none.
+    """
 
     value: Floats
     scale: Floats
     mean: Floats
     variance: Floats
     kurtosis: Floats
+    laplace_error: Floats
 
 
-def summarise(estimands: Estimands, levels: Sequence[Moments]) -> Summary:
+def summarise(estimands: Estimands, levels: Sequence[Moments], laplace: Laplace | None = None) -> Summary:
     """Put the moments of all levels together, component by component."""
     mean = np.stack([level.mean for level in levels])
     variance = np.stack([level.variance for level in levels])
     kurtosis = np.stack([level.kurtosis for level in levels])
     covariance = np.stack([level.covariance for level in levels])
+    total, error = mean.sum(axis=0), np.zeros(mean.shape[1])
+    if laplace is not None:
+        total, error = total + laplace.mean, laplace.variance / max(laplace.draws, 1)
     posterior_sd = estimands.laplace_sd
     if estimands.observables.moments:
         posterior_sd = posterior_sd.copy()
-        posterior_sd[: len(estimands.mode)] = _sd(estimands, mean.sum(axis=0))
+        posterior_sd[: len(estimands.mode)] = _sd(estimands, total)
     parts = [
-        _sd_summary(quantity, estimands, mean, variance, kurtosis, covariance)
+        _sd_summary(quantity, estimands, total, mean, variance, kurtosis, covariance)
         if quantity.kind == "sd"
-        else _linear_summary(quantity, estimands, posterior_sd, mean, variance, kurtosis)
+        else _linear_summary(quantity, estimands, posterior_sd, total, mean, variance, kurtosis)
         for quantity in estimands.quantities
     ]
-    return Summary(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
+    value, scale, mean, variance, kurtosis = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+    return Summary(value, scale, mean, variance, kurtosis, laplace_error=estimands.observed(error))
 
 
 def _linear_summary(
-    quantity: Quantity, estimands: Estimands, sd: Floats, mean: Any, variance: Any, kurtosis: Any
+    quantity: Quantity, estimands: Estimands, sd: Floats, total: Floats, mean: Any, variance: Any, kurtosis: Any
 ) -> tuple[Floats, ...]:
     columns = quantity.columns
     offset = estimands.mode if quantity.kind == "mean" else 0.0
-    value = offset + mean[:, columns].sum(axis=0)
+    value = offset + total[columns]
     return value, sd[columns], mean[:, columns], variance[:, columns], kurtosis[:, columns]
 
 
 def _sd_summary(
-    quantity: Quantity, estimands: Estimands, mean: Any, variance: Any, kurtosis: Any, covariance: Any
+    quantity: Quantity, estimands: Estimands, total: Floats, mean: Any, variance: Any, kurtosis: Any, covariance: Any
 ) -> tuple[Floats, ...]:
     d = len(estimands.mode)
     one, two = slice(0, d), slice(d, 2 * d)
-    m1 = mean[:, one].sum(axis=0)
-    sd = _sd(estimands, mean.sum(axis=0))
+    m1 = total[one]
+    sd = _sd(estimands, total)
     linear = (mean[:, two] - 2 * m1 * mean[:, one]) / (2 * sd)
     spread = variance[:, two] - 4 * m1 * covariance + 4 * m1**2 * variance[:, one]
     kurtosis = np.maximum(kurtosis[:, one], kurtosis[:, two])
@@ -135,11 +148,20 @@ def make_estimands(
     wanted: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None, target: Target, anchor: Anchor
 ) -> Estimands:
     """Read the `quantities` argument: names and functions of theta, or "mean" and "sd" by default."""
+    quantities, observables = read_quantities(wanted, target, anchor.mode)
+    scale, jump = _laplace_scale(target, observables, anchor, [(q.name, q.columns) for q in quantities])
+    return Estimands(quantities, observables, anchor.mode, scale, jump)
+
+
+def read_quantities(
+    wanted: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None, target: Target, point: Floats
+) -> tuple[tuple[Quantity, ...], Observables]:
+    """Where each quantity stands among the observables, and the observables; `point` is any theta."""
     named = _named(wanted)
     moments = any(kind in ("mean", "sd") for kind in named.values())
     position = 2 * target.dimension if moments else 0
     quantities, functions = [], []
-    theta = target.unravel(np.asarray(anchor.mode))
+    theta = target.unravel(np.asarray(point))
     for name, what in named.items():
         if isinstance(what, str):
             quantities.append(Quantity(name, what, _MOMENT_COLUMN[what] * target.dimension, target.structure))
@@ -148,9 +170,7 @@ def make_estimands(
         functions.append(identify(what, theta))
         quantities.append(Quantity(name, "expectation", position, shape))
         position += shape.size
-    observables = Observables(moments, tuple(functions))
-    scale = _laplace_sd(target, observables, anchor, [(q.name, q.columns) for q in quantities])
-    return Estimands(tuple(quantities), observables, anchor.mode, scale)
+    return tuple(quantities), Observables(moments, tuple(functions))
 
 
 _MOMENT_COLUMN = {"mean": 0, "sd": 1}
@@ -200,16 +220,25 @@ def _output(name: str, function: Callable[[Any], Any], theta: Any) -> Structure:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _read(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array) -> jax.Array:
-    centre = Centre(mode, mode, mode, mode)
-    return jax.vmap(lambda draw: observables.values(target, centre, draw))(draws)
+def _read(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, sd: jax.Array) -> Any:
+    """Values, and derivatives along one direction in which all parameters move."""
+    return jax.vmap(lambda draw: jax.jvp(partial(observables.values, target, mode), (draw,), (sd,)))(draws)
 
 
-def _laplace_sd(target: Target, observables: Observables, anchor: Anchor, columns: list[tuple[str, slice]]) -> Floats:
-    """Sd of every observable under N(theta_0, H^-1), by fixed Gaussian draws (exact for theta itself)."""
+def _laplace_scale(
+    target: Target, observables: Observables, anchor: Anchor, columns: list[tuple[str, slice]]
+) -> tuple[Floats, Floats]:
+    """Sd of every observable under N(theta_0, H^-1), by fixed Gaussian draws (exact for theta itself), and its jumps.
+
+    One that jumps and was not seen to do so is taken to do it with the probability that such luck allows, 3 in M.
+    """
+    if not observables.functions:
+        return np.concatenate([anchor.sd, np.sqrt(2) * anchor.sd**2]), np.zeros(2 * target.dimension)
     draws = np.vstack([np.zeros(target.dimension), anchor.draws(LAPLACE_DRAWS)])
     with jax.enable_x64(True):
-        values = np.asarray(_read(target, observables, anchor.mode, draws), np.float64)
+        values, slopes = (
+            np.asarray(part, np.float64) for part in _read(target, observables, anchor.mode, draws, anchor.sd)
+        )
     for name, part in columns:
         if not np.all(np.isfinite(values[:, part])):
             where = "the mode" if not np.all(np.isfinite(values[0, part])) else "draws near the mode"
@@ -220,7 +249,9 @@ def _laplace_sd(target: Target, observables: Observables, anchor: Anchor, column
                     "restrict it to where it is defined, e.g. jnp.where or a log of a positive part",
                 )
             )
-    scale = values[1:].std(axis=0)
+    scale, height = values[1:].std(axis=0), np.ptp(values, axis=0)
+    jump = np.where(np.all(slopes == 0, axis=0), np.where(height > 0, height, 1.0), 0.0)
+    scale = np.where((scale == 0) & (jump > 0), jump * np.sqrt(3 / LAPLACE_DRAWS), scale)
     if observables.moments:
         scale[: target.dimension] = anchor.sd
-    return scale
+    return scale, jump

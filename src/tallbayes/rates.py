@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.moments import Floats, Moments
+from tallbayes.result import Contraction
+
+FARTHEST = 1e4
 
 
 @dataclass(frozen=True)
@@ -82,3 +85,18 @@ def consistency_freedom(below: Moments, above: Moments) -> Floats:
     tails = [(np.maximum(side.kurtosis, 3.0) - 1) / side.count for side in (below, above)]
     spread = sum(part**2 * tail for part, tail in zip(parts, tails, strict=True))
     return np.where(spread > 0, 2 * sum(parts) ** 2 / np.where(spread > 0, spread, 1.0), 1e9)
+
+
+def contraction_of(squares: Floats, interval: float) -> Contraction:
+    """Root of the ratio of mean squared distances between dT and 2 dT, with its upper 97.5% end."""
+    before, after = squares[:, 1], squares[:, 2]
+    if not np.all(np.isfinite(squares)) or np.any(squares.max(axis=1) > FARTHEST**2):
+        return Contraction(np.inf, np.inf, -np.inf)
+    if after.mean() == 0:
+        return Contraction(0.0, 0.0, np.inf)
+    ratio = after.mean() / before.mean()
+    influence = after / after.mean() - before / before.mean()
+    error = influence.std(ddof=1) / np.sqrt(len(squares))
+    factor = float(np.sqrt(ratio))
+    upper = float(np.sqrt(ratio * np.exp(2 * error)))
+    return Contraction(factor, upper, float(-np.log(upper) / interval))

@@ -33,6 +33,7 @@ class Status(Enum):
     heavy_tails = "heavy tails: single paths dominate the error, which cannot be trusted"
     inconsistent = "inconsistent: coarse and fine paths of the same step size disagree"
     interrupted = "interrupted before the tolerance was met"
+    second_mode = "second mode: the posterior has another mode, and these numbers are of one of them alone"
 
     def __str__(self) -> str:
         return self.value
@@ -149,6 +150,29 @@ class Contraction:
     rate: float
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A first step and a batch size that were tried: the price predicted for the whole run, infinite where steps
+    were strained, and the row gradients the trial took."""
+
+    first_step: float
+    batch_size: int
+    price: float
+    strained: float
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How the ladder was chosen: all trials, the one that was taken, the time T_0 = dT, and why."""
+
+    trials: tuple[Trial, ...]
+    chosen: Trial
+    time: float
+    reason: str
+    evaluations: int
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """What `estimate` returns; see the fields' own descriptions, or print it."""
@@ -162,6 +186,8 @@ class Result:
     anchor: Any
     method: str
     settings: dict[str, Any]
+    tuning: Tuning | None = None
+    notes: tuple[str, ...] = ()
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:

@@ -48,6 +48,9 @@ class GradientEstimator(Protocol):
 class Dynamics(Protocol):
     """One step of the discretised Langevin equation; noise is an argument, never drawn inside."""
 
+    whitened: bool
+    """Whether the state is z = W^-1 (theta - theta_0) and the gradient handed over is the remainder beyond -z."""
+
     def coefficients(self, step: float) -> np.ndarray:
         """Everything that depends on the step size, in float64."""
         ...
@@ -56,6 +59,10 @@ class Dynamics(Protocol):
 
     def merge_noise(self, coefficients: Any, first: Any, second: Any) -> Any:
         """The noise of one step of size 2h that replaces two steps of size h (fine coefficients)."""
+        ...
+
+    def strain(self, coefficients: Any, gradient: Any) -> Any:
+        """How far a step is from the region where it is accurate; beyond 1 it is held back."""
         ...
 
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from tallbayes.anchor import Anchor
 from tallbayes.errors import ResultFileError, explain
-from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Result, Status
+from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Result, Status, Trial, Tuning
 from tallbayes.structure import Structure
 
-FORMAT = "tallbayes result 1"
-_TYPES = {cls.__name__: cls for cls in (Anchor, Contraction, Cost, Estimate, Level, Rates, Structure)}
+FORMAT = "tallbayes result 2"
+_TYPES = {cls.__name__: cls for cls in (Anchor, Contraction, Cost, Estimate, Level, Rates, Structure, Trial, Tuning)}
 
 
 def save(result: Result, path: str | Path) -> None:
@@ -64,6 +64,8 @@ _RESULT_FIELDS = (
     "anchor",
     "method",
     "settings",
+    "tuning",
+    "notes",
 )
 
 

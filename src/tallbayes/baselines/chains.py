@@ -158,10 +158,10 @@ def make_reader(target: Target, observables: Observables, centre: Centre) -> tup
     beside its own spread would cancel.
     """
     d = target.dimension if observables.moments else 0
-    origin = observables.values(target, centre, jnp.zeros_like(centre.mode))
+    origin = observables.values(target, centre.mode, jnp.zeros_like(centre.mode))
 
     def read(states: jax.Array, weight: jax.Array) -> Sums:
-        values = jax.vmap(lambda state: observables.values(target, centre, state))(states)
+        values = jax.vmap(lambda state: observables.values(target, centre.mode, state))(states)
         first = (values - origin).astype(jnp.float64)
         second = jnp.concatenate([first**2, first[:, :d] * first[:, d : 2 * d]], axis=1)
         return Sums(weight, weight * first, weight * second)

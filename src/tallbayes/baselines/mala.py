@@ -35,9 +35,9 @@ from tallbayes.baselines.chains import (
 from tallbayes.couplings import Antithetic
 from tallbayes.dynamics import Euler
 from tallbayes.errors import InputError, explain
-from tallbayes.gradients import Full
+from tallbayes.gradients import Full, Inputs
 from tallbayes.model import Model, likelihood_sums
-from tallbayes.paths import Inputs, Plan, make_drawer, make_inputs
+from tallbayes.paths import Plan, make_drawer, make_inputs
 from tallbayes.preparation import check_data, prepare
 from tallbayes.quantities import make_estimands
 from tallbayes.randomness import path_key, seed_words

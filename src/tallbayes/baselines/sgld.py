@@ -33,9 +33,9 @@ from tallbayes.couplings import Antithetic
 from tallbayes.draws import gather, pick
 from tallbayes.dynamics import Euler
 from tallbayes.errors import InputError, MethodError, explain
-from tallbayes.gradients import evaluations_per_step
+from tallbayes.gradients import Inputs, evaluations_per_step
 from tallbayes.model import Model
-from tallbayes.paths import Inputs, Plan, make_drawer, make_expand, make_inputs, make_step
+from tallbayes.paths import Plan, make_drawer, make_expand, make_inputs, make_step
 from tallbayes.preparation import check_data, prepare, refine_precision
 from tallbayes.quantities import make_estimands
 from tallbayes.randomness import path_key, seed_words
@@ -144,7 +144,7 @@ def _run(plan: Plan, chains: int, inputs: Inputs, seed: Any, edges: Any, schedul
         def move(key: jax.Array, state: jax.Array) -> jax.Array:
             noise, index, _ = pick(drawer.draw(jax.random.fold_in(key, k), length=1, number=1), 0)
             batches = expand(gather(inputs.rows, index))
-            return step(coefficients, state, noise[0], pick(batches, 0))
+            return step(coefficients, state, noise[0], pick(batches, 0)).state
 
         return jax.vmap(move)(keys, states), read(states, h)
 

@@ -21,9 +21,10 @@ from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows
 from tallbayes.experiments.runs import subject
 from tallbayes.experiments.store import Piece
+from tallbayes.gradients import Inputs
 from tallbayes.ladder import Ladder
 from tallbayes.levels import LEVEL_STREAM, Problem, _schedule
-from tallbayes.paths import Inputs, Plan, Schedule, make_drawer, make_expand, make_step
+from tallbayes.paths import Plan, Schedule, make_drawer, make_expand, make_step
 from tallbayes.randomness import path_key, seed_words
 
 NAME = "coupled-paths"
@@ -86,16 +87,16 @@ def _record(plan: Plan, steps: tuple[int, int], inputs: Inputs, schedule: Schedu
 
         def solo(state: jax.Array, k: jax.Array) -> Any:
             noise, index, _ = draws(solo_key, k, 1)
-            return step(schedule.fine, state, noise[0], pick(expand(gather(inputs.rows, index)), 0)), None
+            return step(schedule.fine, state, noise[0], pick(expand(gather(inputs.rows, index)), 0)).state, None
 
         def joint(states: Any, k: jax.Array) -> Any:
             fine, coarse = states
             noise, index, _ = draws(joint_key, k, 2)
             batches = expand(gather(inputs.rows, index))
             for j in (0, 1):
-                fine = step(schedule.fine, fine, noise[j], pick(batches, j))
+                fine = step(schedule.fine, fine, noise[j], pick(batches, j)).state
             merged = plan.dynamics.merge_noise(schedule.fine, noise[0], noise[1])
-            coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch))(coarse, batches)
+            coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch).state)(coarse, batches)
             return (fine, coarse), (fine, coarse)
 
         mode = jnp.zeros(plan.target.dimension, plan.dtype)

@@ -1,0 +1,164 @@
+"""The anchored run: tune, sample, and answer what the pilots could not foresee.
+
+A ladder whose paths diverge, stay apart or are ruled by a few of them is given up as a whole, never path by path, and
+tuned again from a smaller step and a larger batch, and with Blend in place of Taylor, whose noise grows more slowly far
+out. A run that turns out several times dearer than its pilots promised (their tails were too heavy to be seen in 64
+paths) is reconsidered with larger pilots, and gone on with where nothing is better. What helps nowhere ends in the
+status of the last attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from tallbayes.gradients import Blend, ControlVariate, Taylor
+from tallbayes.levels import Problem
+from tallbayes.method import Anchored
+from tallbayes.minibatch import Blocks
+from tallbayes.multilevel import Assessment, Run, run_multilevel, run_patiently
+from tallbayes.result import Status, Trial, Tuning
+from tallbayes.roles import GradientEstimator
+from tallbayes.tuning import (
+    FIRST_STEPS,
+    STEP_OVERHEAD,
+    SURE_BLOCKS,
+    Choices,
+    Tuner,
+    batch_sizes_up_to,
+    pilots_of,
+    trial_price,
+    tune,
+)
+
+log = logging.getLogger("tallbayes")
+
+UNSETTLED = (
+    Status.diverged,
+    Status.no_contraction,
+    Status.paths_too_short,
+    Status.heavy_tails,
+    Status.slow_decay,
+)
+MAX_ATTEMPTS = 4
+PATIENCE = 4.0
+BETTER = 0.5
+REPAYS = 8.0
+
+Rebuild = Callable[[GradientEstimator], Problem]
+
+
+def tune_anchored(method: Anchored, run: Run) -> tuple[Run, Tuning]:
+    """The run with its ladder, batch size and contraction found."""
+    return _tuned(run, choices_of(method, run.problem.largest_batch))
+
+
+def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, Status, Assessment, Tuning]:
+    """Attempt after attempt, until one settles or nothing is left to change; all of them are paid for."""
+    choices = choices_of(method, first.problem.largest_batch)
+    run, tuning = _tuned(first, choices)
+    for attempt in range(MAX_ATTEMPTS):
+        status, final = run_patiently(run, _patience(run, tuning))
+        if status is None:
+            run, tuning = _reconsidered(method, run, tuning, choices, rebuild)
+            status, final = run_multilevel(run)
+        calmer, blended = _calmer(choices, tuning), _blended(method, run, rebuild) if attempt else None
+        stuck = calmer is None and blended is None
+        if status not in UNSETTLED or stuck or attempt == MAX_ATTEMPTS - 1:
+            return run, status, final, tuning
+        log.info("%s; again with %s", status, calmer)
+        choices = calmer or choices
+        fresh = replace(run, problem=blended or run.problem, levels=[], contraction=None)
+        run, tuning = _tuned(fresh, choices)
+    raise AssertionError("unreachable")
+
+
+def choices_of(method: Anchored, largest_batch: int) -> Choices:
+    """What the user has left open."""
+    if method.gradient is not None:
+        sizes: tuple[int, ...] = (method.gradient.batch_size or largest_batch,)
+    else:
+        sizes = (method.batch_size,) if method.batch_size is not None else batch_sizes_up_to(largest_batch)
+    if method.ladder is not None:
+        return Choices((method.ladder.first_step,), sizes, ladder=method.ladder)
+    steps = (method.first_step,) if method.first_step is not None else FIRST_STEPS
+    return Choices(steps, sizes, time=method.time)
+
+
+def anchored_gradient(method: Anchored, diagonal: bool) -> GradientEstimator:
+    """Taylor, or ControlVariate where the Hessian is too large to be kept."""
+    if method.gradient is not None:
+        return method.gradient
+    return ControlVariate(1, Blocks()) if diagonal else Taylor(1, Blocks())
+
+
+def reads_slabs(gradient: GradientEstimator) -> bool:
+    """Whether the batch size can be an argument of the compiled program."""
+    return gradient.batch_size is not None and isinstance(gradient.sampling, Blocks)
+
+
+def _tuned(run: Run, choices: Choices) -> tuple[Run, Tuning]:
+    """The run with its ladder, batch size and contraction found, and the pilots paid for."""
+    problem, contraction, tuning = tune(_tuner(run, choices))
+    spent = run.evaluations + tuning.evaluations
+    return replace(run, problem=problem, contraction=contraction, evaluations=spent, levels=[]), tuning
+
+
+def _tuner(run: Run, choices: Choices) -> Tuner:
+    assert run.laplace is not None
+    left, deadline = run.budget.max_evaluations - run.evaluations, run.started + run.budget.max_seconds
+    parts = run.problem, run.estimands, run.laplace, run.tolerances, run.executor, choices
+    return Tuner(*parts, limit=left / 2, deadline=deadline)
+
+
+def _patience(run: Run, tuning: Tuning) -> float:
+    """In row gradients; the tuner's prices also count what a step costs beside its rows."""
+    rows = run.problem.rows_per_gradient
+    return PATIENCE * tuning.chosen.price * rows / (rows + STEP_OVERHEAD)
+
+
+def _reconsidered(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> tuple[Run, Tuning]:
+    """Larger pilots around the pair that was taken, with Taylor and with Blend; the run itself where none is better."""
+    tuner = replace(_tuner(run, choices), blocks=SURE_BLOCKS)
+    taken, deltas = tuning.chosen, [level.delta for level in run.levels]
+    strained = max(level.strained for level in run.levels[:2])
+    so_far = Trial(taken.first_step, taken.batch_size, float("inf"), strained, 0)
+    known = pilots_of(tuner, deltas, so_far, tuning.time)
+    if known.trial.price < REPAYS * trial_price(tuner, taken.first_step, taken.batch_size, tuning.time):
+        return run, tuning
+    options = [tune(tuner, known, tuning.time)]
+    blended = _blended(method, run, rebuild)
+    if blended is not None:
+        narrowed = _around(choices, options[0][2].chosen)
+        options.append(tune(replace(tuner, problem=blended, choices=narrowed), None, tuning.time))
+    spent = run.evaluations + sum(option[2].evaluations for option in options)
+    problem, contraction, best = min(options, key=lambda option: option[2].chosen.price)
+    log.info("reconsidered at price %.3g: best elsewhere %.3g", known.trial.price, best.chosen.price)
+    if not best.chosen.price < BETTER * known.trial.price:
+        return replace(run, evaluations=spent), tuning
+    best = replace(best, reason=f"{best.reason}; a first choice cost more than its pilots foresaw")
+    return replace(run, problem=problem, contraction=contraction, levels=[], evaluations=spent), best
+
+
+def _blended(method: Anchored, run: Run, rebuild: Rebuild) -> Problem | None:
+    taylor = method.gradient is None and isinstance(run.problem.plan.gradient, Taylor)
+    return rebuild(Blend(1, Blocks())) if taylor else None
+
+
+def _around(choices: Choices, chosen: Trial) -> Choices:
+    """From the chosen pair on towards smaller steps and larger batches."""
+    steps = tuple(h for h in choices.first_steps if h <= chosen.first_step)
+    return replace(
+        choices, first_steps=steps, batch_sizes=tuple(n for n in choices.batch_sizes if n >= chosen.batch_size)
+    )
+
+
+def _calmer(choices: Choices, tuning: Tuning) -> Choices | None:
+    """Smaller steps and larger batches than the last ones; None where there are none."""
+    if choices.ladder is not None:
+        return None
+    steps = tuple(h for h in choices.first_steps if h < tuning.chosen.first_step) or choices.first_steps[-1:]
+    sizes = tuple(n for n in choices.batch_sizes if n > tuning.chosen.batch_size) or choices.batch_sizes[-1:]
+    calmer = replace(choices, first_steps=steps, batch_sizes=sizes)
+    return None if calmer == choices else calmer

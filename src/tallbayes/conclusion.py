@@ -1,0 +1,128 @@
+"""The conclusion: from a finished run to the result that is handed over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tallbayes.method import Method, Resolved, describe
+from tallbayes.multilevel import Assessment, LevelState, Run, consistency_scores
+from tallbayes.preparation import Prepared
+from tallbayes.randomised import RandomisedRun, tail_state
+from tallbayes.rates import cost_growth, mean_decay, variance_decay
+from tallbayes.result import Cost, Estimate, Level, Rates, Result, Status, Tuning
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A run that has ended; `randomised` holds the tail of an unbiased one."""
+
+    run: Run
+    status: Status
+    final: Assessment
+    tuning: Tuning | None = None
+    randomised: RandomisedRun | None = None
+
+    @property
+    def levels(self) -> list[LevelState]:
+        return self.run.levels if self.randomised is None else [*self.run.levels, tail_state(self.randomised.tail)]
+
+
+def conclude(
+    finished: Finished,
+    prepared: Prepared,
+    method: Method,
+    settings: dict[str, Any],
+    second_mode: bool,
+    notes: tuple[str, ...],
+    continuation: Callable[..., Result],
+) -> Result:
+    """Everything a user asks a result for."""
+    run, final = finished.run, finished.final
+    columns = run.estimands.split
+    parts = zip(
+        run.estimands.quantities,
+        columns(final.summary.value).values(),
+        columns(final.standard_error).values(),
+        columns(final.bias_bound).values(),
+        columns(final.freedom).values(),
+        columns(final.tolerance).values(),
+        strict=True,
+    )
+    assert run.contraction is not None
+    converged = finished.status is Status.converged
+    return Result(
+        estimates={q.name: Estimate(q.name, q.structure, *arrays) for q, *arrays in parts},
+        status=Status.second_mode if second_mode and converged else finished.status,
+        levels=_levels(finished),
+        rates=_rates(finished),
+        cost=Cost(
+            evaluations=run.evaluations,
+            setup_evaluations=prepared.setup_evaluations,
+            speculative_evaluations=0 if finished.randomised is None else finished.randomised.speculative,
+            num_data=prepared.table.num_rows,
+            seconds=run.seconds_before + time.monotonic() - run.started,
+        ),
+        contraction=run.contraction,
+        anchor=prepared.anchor,
+        method=_describe(method, finished),
+        settings=settings,
+        tuning=finished.tuning,
+        notes=notes,
+        continuation=continuation,
+    )
+
+
+def _describe(method: Method, finished: Finished) -> str:
+    problem = finished.run.problem
+    plan, gradient = problem.plan, problem.plan.gradient
+    if plan.slabs:
+        gradient = replace(gradient, batch_size=problem.rows_per_gradient)  # type: ignore[type-var]
+    parts = Resolved(gradient, plan.dynamics, plan.coupling, problem.ladder)
+    return describe(parts, type(method).__name__)
+
+
+def _levels(finished: Finished) -> tuple[Level, ...]:
+    run, summary = finished.run, finished.final.summary
+    split, problem = run.estimands.split, run.problem
+    nothing = np.full_like(summary.value, np.nan)
+    with np.errstate(invalid="ignore"):
+        scores = consistency_scores(run) if len(run.levels) > 1 else nothing[None]
+    levels = []
+    for l, level in enumerate(finished.levels):
+        last = finished.randomised is not None and l == len(run.levels)
+        tail = finished.randomised.tail if finished.randomised is not None else None
+        spent = tail.spent(problem) if tail is not None and last else level.samples * problem.evaluations(l)
+        levels.append(
+            Level(
+                step=problem.ladder.step(l),
+                time=problem.ladder.time(l),
+                samples=level.samples,
+                evaluations=spent,
+                mean=split(summary.mean[l]),
+                variance=split(summary.variance[l]),
+                kurtosis=split(summary.kurtosis[l]),
+                consistency=split(scores[l - 1] if l and not last else nothing),
+            )
+        )
+    return tuple(levels)
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def _rates(finished: Finished) -> Rates:
+    run, summary = finished.run, finished.final.summary
+    split, count = run.estimands.split, len(run.levels)
+    error = np.sqrt(finished.final.variance[:count] / run.samples[:, None])
+    mean, variance, kurtosis = (split(part[:count]) for part in (summary.mean, summary.variance, summary.kurtosis))
+    unit, errors = split(finished.final.tolerance), split(error)
+    names = [quantity.name for quantity in run.estimands.quantities]
+    beta = {n: variance_decay(variance[n], kurtosis[n], run.samples, unit[n]).value for n in names}
+    return Rates(
+        alpha={n: mean_decay(mean[n], errors[n], unit[n]).value for n in names},
+        beta=beta if finished.randomised is None else finished.randomised.beta,
+        gamma=dict.fromkeys(names, cost_growth(run.costs)),
+    )

@@ -1,0 +1,274 @@
+"""Tuning: path lengths, first step and batch size of the anchored ladder, by short pilots.
+
+In whitened units the Gaussian part of the drift contracts at rate 1, so lengths and steps are numbers, whatever the
+data. A trial of (h_0, n) samples levels 0 and 1, and predicts the price of the whole run,
+
+    sum_l max(pilot, N_l) steps_l (n + overhead),   V_l = V_1 4^(1-l),   |mean_l| = |mean_1| 2^(1-l)
+
+The cheapest pair comes first, and another is tried only where, at best, it would save more than the trial costs. A pair
+whose steps are strained (h |r| > B more than rarely) or whose pairs of paths do not contract is no choice at any price:
+then h_0 is halved and n taken four times as large, up to n = N. The step counts, h_0 and n are arguments of one
+compiled program. Trials have random numbers of their own; no estimate uses them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time as clock
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tallbayes.allocation import optimal_samples
+from tallbayes.executors import in_order
+from tallbayes.ladder import Ladder
+from tallbayes.laplace import Laplace
+from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
+from tallbayes.moments import Floats, Moments, merge_all
+from tallbayes.quantities import Estimands, Summary, summarise
+from tallbayes.rates import contraction_of
+from tallbayes.result import Contraction, Trial, Tuning
+from tallbayes.roles import Executor
+
+log = logging.getLogger("tallbayes")
+
+PILOT_BLOCKS, SURE_BLOCKS = 2, 16
+FIRST_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+BATCH_FACTOR = 4
+RELAXATIONS = 2.5
+LEAST_RELAXATIONS = 2.0
+LONGEST_TIME = 40.0
+SPREAD = 3.0
+STEP_OVERHEAD = 4
+RARE = 0.005
+WORTHWHILE = 0.75
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the tuner may choose from, in the order of their price; one entry where the user has decided."""
+
+    first_steps: tuple[float, ...]
+    batch_sizes: tuple[int, ...]
+    ladder: Ladder | None = None
+    time: float | None = None
+
+    def ladder_of(self, first_step: float, time: float) -> Ladder:
+        if self.ladder is not None:
+            return self.ladder
+        steps = max(1, int(np.ceil((self.time or time) / first_step - 1e-9)))
+        return Ladder(first_step, start_steps=steps, added_steps=steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Pilots:
+    """A trial with what its two levels showed."""
+
+    trial: Trial
+    variance: Floats
+    mean: Floats
+    share: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Tuner:
+    """What all trials of one run share."""
+
+    problem: Problem
+    estimands: Estimands
+    laplace: Laplace
+    tolerances: Callable[[Summary], Floats]
+    executor: Executor
+    choices: Choices
+    blocks: int = PILOT_BLOCKS
+    limit: float = np.inf
+    deadline: float = np.inf
+
+    def affords(self, evaluations: float) -> bool:
+        """Whether so many row gradients in all are within the budget, and there is time."""
+        return evaluations <= self.limit and clock.monotonic() < self.deadline
+
+
+def batch_sizes_up_to(num_rows: int) -> tuple[int, ...]:
+    """1, 4, 16, ... and N itself, where a batch is all rows."""
+    sizes = [BATCH_FACTOR**k for k in range(16) if BATCH_FACTOR**k < num_rows]
+    return (*sizes, num_rows)
+
+
+def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -> tuple[Problem, Contraction, Tuning]:
+    """The problem with its ladder and batch size chosen, how it contracts, and the record of how that was found.
+
+    `known` is a pair that a run has gone through already.
+    """
+    seen, refused, measured = [known] if known else list[Pilots](), set[tuple[float, int]](), 0
+    here: tuple[float, int] | None = (tuner.choices.first_steps[0], tuner.choices.batch_sizes[0])
+    if known:
+        here = _propose(tuner, seen, refused, time)
+    while True:
+        while here is not None and (not seen or tuner.affords(_spent(seen) + measured + _rows(tuner, *here, time))):
+            seen.append(_attempt(tuner, *here, time))
+            here = _propose(tuner, seen, refused, time)
+        best = _best(seen, refused)
+        problem, contraction, spent = _lengthen(tuner, best.trial, time, _spent(seen) + measured)
+        measured += spent
+        if contraction.upper <= np.exp(-LEAST_RELAXATIONS) or not np.isfinite(best.trial.price):
+            break
+        refused.add((best.trial.first_step, best.trial.batch_size))
+        here = _propose(tuner, seen, refused, time)
+        if len(refused) == len(seen) and here is None:
+            break
+        if here is not None and not tuner.affords(_spent(seen) + measured + _rows(tuner, *here, time)):
+            break
+    trials = tuple(pilots.trial for pilots in seen)
+    evaluations = _spent(seen) + measured
+    time = problem.ladder.added_steps * problem.ladder.first_step
+    return problem, contraction, Tuning(trials, best.trial, time, _reason(tuner, seen, best, refused), evaluations)
+
+
+def _spent(seen: Sequence[Pilots]) -> int:
+    return sum(pilots.trial.evaluations for pilots in seen)
+
+
+def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float) -> Pilots:
+    """A trial's variances and means in units of what is wanted, and the price of going on with it."""
+    summary = summarise(tuner.estimands, levels, tuner.laplace)
+    share = tuner.tolerances(summary) / np.sqrt(2)
+    error = np.sqrt(summary.variance[1] / levels[1].count)
+    pilots = Pilots(trial, summary.variance[:2], np.maximum(np.abs(summary.mean[1]) - error, 0.0), share)
+    if trial.strained > RARE:
+        return pilots
+    return replace(pilots, trial=replace(trial, price=_price(tuner, pilots, trial.first_step, trial.batch_size, time)))
+
+
+def _attempt(tuner: Tuner, first_step: float, batch_size: int, time: float) -> Pilots:
+    """Sample levels 0 and 1 at (h_0, n), and predict what the whole run would cost."""
+    problem = _configured(tuner, first_step, batch_size, time).for_tuning()
+    tasks = ((problem, level, block) for level in (0, 1) for block in range(tuner.blocks))
+    blocks: list[LevelBlock] = list(in_order(tuner.executor, sample_level, tasks, 2 * tuner.blocks))
+    strained = float(np.mean([block.strained for block in blocks]))
+    trial = Trial(first_step, batch_size, np.inf, strained, sum(block.evaluations for block in blocks))
+    if any(block.nonfinite for block in blocks):
+        return Pilots(trial, *(np.full(1, np.nan),) * 3)
+    levels = [merge_all(b.delta for b in blocks[: tuner.blocks]), merge_all(b.delta for b in blocks[tuner.blocks :])]
+    pilots = pilots_of(tuner, levels, trial, time)
+    log.info("trial %s", pilots.trial)
+    return pilots
+
+
+def _price(
+    tuner: Tuner,
+    pilots: Pilots,
+    first_step: float,
+    batch_size: int,
+    time: float,
+    variance_factors: tuple[float, float] = (1.0, 1.0),
+    mean_factor: float = 1.0,
+) -> float:
+    """Steps of the whole run, each weighed with the rows it reads and with what it costs beside them."""
+    ladder = tuner.choices.ladder_of(first_step, time)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        halvings = np.log2(np.nanmax(mean_factor * pilots.mean / pilots.share, initial=1e-9))
+    last = int(np.clip(1 + np.ceil(halvings), 2, 20))
+    upper = [pilots.variance[1] * variance_factors[1] * 4.0 ** (1 - l) for l in range(1, last + 1)]
+    variance = np.stack([pilots.variance[0] * variance_factors[0], *upper])
+    coarse = tuner.problem.plan.coupling.num_coarse
+    steps = np.array([ladder.path_steps(l, coarse) for l in range(last + 1)], float)
+    samples = np.maximum(optimal_samples(variance, steps, pilots.share), PILOT_BLOCKS * BLOCK_PATHS)
+    return float(np.sum(samples * steps) * (batch_size + STEP_OVERHEAD))
+
+
+def _propose(
+    tuner: Tuner, seen: Sequence[Pilots], refused: set[tuple[float, int]], time: float
+) -> tuple[float, int] | None:
+    """The pair to try next, or None where no trial would repay itself."""
+    best = _best(seen, refused)
+    if not np.isfinite(best.trial.price) or (best.trial.first_step, best.trial.batch_size) in refused:
+        return _escalated(tuner, seen, refused)
+    h, n = best.trial.first_step, best.trial.batch_size
+    hopes = {
+        (h, _shifted(tuner.choices.batch_sizes, n, 1)): ((1 / BATCH_FACTOR, 1 / BATCH_FACTOR), 1.0),
+        (h, _shifted(tuner.choices.batch_sizes, n, -1)): ((1.0, 1.0), 1.0),
+        (_shifted(tuner.choices.first_steps, h, 1), n): ((0.75, 0.25), 0.5),
+        (_shifted(tuner.choices.first_steps, h, -1), n): ((1.0, 2.0), 1.0),
+    }
+    tried = {(p.trial.first_step, p.trial.batch_size) for p in seen} | refused
+    best_hope, chosen = WORTHWHILE * best.trial.price, None
+    for (step, size), (factors, mean_factor) in hopes.items():
+        if step is None or size is None or (step, size) in tried:
+            continue
+        hope = _price(tuner, best, step, size, time, factors, mean_factor)
+        cost = trial_price(tuner, step, size, time)
+        if hope + 2 * cost < best_hope:
+            best_hope, chosen = hope, (step, size)
+    return chosen
+
+
+def _escalated(tuner: Tuner, seen: Sequence[Pilots], refused: set[tuple[float, int]]) -> tuple[float, int] | None:
+    """A smaller step and a larger batch than anything tried; None where there is none left."""
+    tried = {(p.trial.first_step, p.trial.batch_size) for p in seen} | refused
+    smallest, largest = min(h for h, _ in tried), max(n for _, n in tried)
+    step, size = _shifted(tuner.choices.first_steps, smallest, 1), _shifted(tuner.choices.batch_sizes, largest, 1)
+    pair = step or smallest, size or largest
+    return None if pair in tried else pair
+
+
+def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Problem, Contraction, int]:
+    """Pairs of paths started apart, over longer and longer times until they forget enough a level."""
+    spent = 0
+    while True:
+        problem = _configured(tuner, trial.first_step, trial.batch_size, time)
+        tasks = ((problem, block, SPREAD) for block in range(PILOT_BLOCKS))
+        squares = np.concatenate(list(in_order(tuner.executor, sample_contraction, tasks, PILOT_BLOCKS)))
+        spent += len(squares) * problem.contraction_evaluations()
+        interval = problem.ladder.added_steps * problem.ladder.first_step
+        contraction = contraction_of(squares, interval)
+        enough = contraction.upper <= np.exp(-LEAST_RELAXATIONS)
+        fixed = tuner.choices.ladder is not None or tuner.choices.time is not None
+        longer = RELAXATIONS / contraction.rate if contraction.rate > 0 else np.inf
+        further = len(squares) * problem.contraction_evaluations() * longer / interval
+        if enough or fixed or longer > LONGEST_TIME or not tuner.affords(before + spent + further):
+            return problem, contraction, spent
+        time = max(longer, 1.25 * interval)
+
+
+def _configured(tuner: Tuner, first_step: float, batch_size: int, time: float) -> Problem:
+    problem = tuner.problem.with_ladder(tuner.choices.ladder_of(first_step, time))
+    return problem.with_batch_size(batch_size) if problem.plan.slabs else problem
+
+
+def trial_price(tuner: Tuner, first_step: float, batch_size: int, time: float) -> float:
+    """What a trial costs, in the unit of `_price`."""
+    return _rows(tuner, first_step, batch_size, time) * (1 + STEP_OVERHEAD / batch_size)
+
+
+def _rows(tuner: Tuner, first_step: float, batch_size: int, time: float) -> int:
+    """Row gradients of a trial."""
+    problem = _configured(tuner, first_step, batch_size, time)
+    return tuner.blocks * BLOCK_PATHS * sum(problem.evaluations(level) for level in (0, 1))
+
+
+def _best(seen: Sequence[Pilots], refused: set[tuple[float, int]]) -> Pilots:
+    """The cheapest trial that contracts, as far as that is known; the calmest of all where none is left."""
+    allowed = [p for p in seen if (p.trial.first_step, p.trial.batch_size) not in refused]
+    return min(allowed or seen, key=lambda pilots: (pilots.trial.price, pilots.trial.strained))
+
+
+def _shifted(values: tuple[Any, ...], value: Any, by: int) -> Any:
+    place = values.index(value) + by
+    return values[place] if 0 <= place < len(values) else None
+
+
+def _reason(tuner: Tuner, seen: Sequence[Pilots], best: Pilots, refused: set[tuple[float, int]]) -> str:
+    if len(tuner.choices.first_steps) == len(tuner.choices.batch_sizes) == 1:
+        return "given"
+    if not np.isfinite(best.trial.price):
+        return f"the calmest of {len(seen)} trials, all of them strained"
+    parts = [f"cheapest of {len(seen)} trials" if len(seen) > 1 else "the cheapest choice there is, and it suffices"]
+    strained = sum(not np.isfinite(pilots.trial.price) for pilots in seen)
+    if strained:
+        parts.append(f"{strained} strained")
+    if refused:
+        parts.append(f"{len(refused)} without contraction")
+    return ", ".join(parts)

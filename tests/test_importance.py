@@ -1,0 +1,118 @@
+"""Rows by their leverage: the list is unbiased row by row, long where it matters, and absent where it does not."""
+
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+from scenarios import logistic_by_hand, logistic_rows
+
+import tallbayes as tb
+from tallbayes import importance
+from tallbayes.importance import leverages, list_rows
+from tallbayes.mode import find_anchor
+from tallbayes.model import bind
+from tallbayes.table import SHUFFLE_SEED, capacity_for, check_rows, make_table
+
+NUM_ROWS, RARE_ROWS = 3000, 6
+
+
+def rare_rows():
+    """A common and a rare category, and a covariate."""
+    rng = np.random.default_rng(0)
+    rare = np.zeros(NUM_ROWS)
+    rare[:RARE_ROWS] = 1
+    x = np.column_stack([np.ones(NUM_ROWS), rare, rng.normal(size=NUM_ROWS)])
+    chance = 1 / (1 + np.exp(-x @ [0.2, 1.0, 0.5]))
+    return {"x": x, "y": (rng.random(NUM_ROWS) < chance).astype(float)}
+
+
+@cache
+def prepared(kind="rare", by_hand=False, diagonal=False):
+    data = rare_rows() if kind == "rare" else logistic_rows(NUM_ROWS, (0.5, -0.3, 0.1))
+    model = logistic_by_hand(3) if by_hand else tb.families.logistic()
+    target, start = bind(model, jax.tree.map(lambda leaf: leaf[0], check_rows(data)))
+    table = make_table(check_rows(data), "float32", shuffle=True)
+    return data, (target, table, find_anchor(target, table, start, dense_limit=0 if diagonal else 10))
+
+
+def in_table_order(array):
+    return array[np.random.default_rng(SHUFFLE_SEED).permutation(len(array))]
+
+
+def expected_leverages(data, anchor, by_hand):
+    directions = data["x"]
+    if by_hand:
+        # Without a predictor a row's gradient at the mode takes the place of x.
+        directions = data["x"] * (data["y"] - 1 / (1 + np.exp(-data["x"] @ anchor.mode)))[:, None]
+    moved = directions * anchor.whitening if anchor.is_diagonal else directions @ anchor.whitening
+    return in_table_order((moved**2).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "diagonal"), [(False, False), (True, False), (False, True)], ids=["family", "by hand", "diagonal"]
+)
+def test_leverages_are_those_of_numpy(by_hand, diagonal):
+    """To float32, in which they are held; computed in parts, of which the last is not full."""
+    data, parts = prepared(by_hand=by_hand, diagonal=diagonal)
+    expected = expected_leverages(data, parts[2], by_hand)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importance, "PART_ROWS", 1024)
+        found = leverages(*parts)
+    assert found.shape == (NUM_ROWS,)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-9)
+
+
+def test_the_list_is_unbiased_row_by_row():
+    """Every row's weights add up to 1 over the places where it stands; so any sum over the list is that over rows."""
+    listing = list_rows(*prepared()[1])
+    rows, weights = listing.rows[: listing.length], listing.weights[: listing.length].astype(float)
+    totals = np.bincount(rows, weights, minlength=NUM_ROWS)
+    np.testing.assert_allclose(totals, 1, rtol=1e-6)
+    assert len(listing.rows) == len(listing.weights) == capacity_for(listing.length)
+    assert NUM_ROWS < listing.length <= 2 * NUM_ROWS
+
+
+def test_copies_follow_the_leverage():
+    """c_i = 1 + floor(N q_i^1.5 / sum q^1.5); a leverage within rounding of a whole number may fall on either side."""
+    data, parts = prepared()
+    share = expected_leverages(data, parts[2], by_hand=False) ** 1.5
+    copies = 1 + np.floor(NUM_ROWS * share / share.sum())
+    listing = list_rows(*parts)
+    found = np.bincount(listing.rows[: listing.length], minlength=NUM_ROWS)
+    assert np.mean(found == copies) > 0.999
+    assert np.all(np.abs(found - copies) <= np.maximum(1, 1e-3 * copies))
+
+
+def test_rows_of_a_rare_category_are_listed_often():
+    """Six rows of 3,000 hold most of the noise: they take up most of the places beyond the first of each row."""
+    data, parts = prepared()
+    listing = list_rows(*parts)
+    rare = in_table_order(data["x"][:, 1]) == 1
+    found = np.bincount(listing.rows[: listing.length], minlength=NUM_ROWS)
+    assert found[rare].min() > 100 * np.median(found[~rare])
+    assert (found - 1)[rare].sum() > 0.9 * (found - 1).sum()
+
+
+def test_the_list_is_shuffled():
+    """Runs of it mix rows: the copies of the rare rows are spread evenly over four quarters, within 5 sds of a
+    binomial (a false alarm in 2e-6)."""
+    data, parts = prepared()
+    listing = list_rows(*parts)
+    rare = in_table_order(data["x"][:, 1]) == 1
+    is_rare = rare[listing.rows[: listing.length]]
+    quarters = np.array([part.sum() for part in np.array_split(is_rare, 4)])
+    mean = is_rare.sum() / 4
+    assert np.all(np.abs(quarters - mean) < 5 * np.sqrt(mean * 0.75))
+
+
+def test_gaussian_covariates_want_no_list():
+    assert list_rows(*prepared("gaussian")[1]) is None
+    # Nor do rows that are all alike; and the same function does list the rare ones.
+    assert list_rows(*prepared()[1]) is not None
+
+
+def test_the_same_list_every_time():
+    one, two = (list_rows(*prepared()[1]) for _ in range(2))
+    np.testing.assert_array_equal(one.rows, two.rows)
+    np.testing.assert_array_equal(one.weights, two.weights)
