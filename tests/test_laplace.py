@@ -17,7 +17,7 @@ from tallbayes.quantities import make_estimands, summarise
 from tallbayes.table import check_rows, make_table
 
 MODEL = tb.families.linear(noise_scale=2.0)
-ROWS = gaussian_rows(30, 2, 2.0, seed=3)
+ROWS = gaussian_rows(30, 2, 2.0, seed=5)
 MEAN, PRECISION = gaussian_posterior(ROWS, noise_scale=2.0, prior_scale=1.0)
 SD = np.sqrt(np.diag(np.linalg.inv(PRECISION)))
 THRESHOLDS, KINK = MEAN + [0.5, -0.8] * SD, MEAN[0] + 0.3 * SD[0]

@@ -149,7 +149,7 @@ def test_a_budget_ends_in_a_status(monkeypatch, evaluations):
 
 # A small logistic regression, N = 12 and d = 2.
 
-ROWS = logistic_rows(12, (1.5, 1.0), seed=3)
+ROWS = logistic_rows(12, (1.5, 1.0), seed=2)
 MODEL = tb.families.logistic(prior_scale=1.5)
 # Paths of time 1 keep e^-1 of where they started: without its tail the estimate would be off by a tenth of an sd.
 METHOD = tb.Randomised(tb.Anchored(batch_size=4, first_step=0.5, time=1.0), fixed_levels=1)
@@ -220,7 +220,7 @@ def test_the_number_of_threads_does_not_matter():
 
 def test_extending_pays_the_difference():
     result = estimate(seed=1)
-    finer = result.extend(tolerance=0.08)
+    finer = result.extend(tolerance=0.02)
     assert finer.converged
     assert finer["mean"].met
     assert result.cost.evaluations < finer.cost.evaluations
@@ -242,11 +242,11 @@ def test_extending_to_what_is_met_costs_nothing():
 
 @pytest.mark.parametrize(
     ("budget", "status"),
-    [({"max_evaluations": 12_000}, Status.max_evaluations), ({"max_seconds": 1e-9}, Status.max_seconds)],
+    [({"max_evaluations": 110_000}, Status.max_evaluations), ({"max_seconds": 1e-9}, Status.max_seconds)],
     ids=["max_evaluations", "max_seconds"],
 )
 def test_a_real_run_stops_at_its_budget(budget, status):
-    stopped = estimate(tolerance=0.01, **budget)
+    stopped = estimate(tolerance=0.003, **budget)
     assert stopped.status is status
     assert not stopped.converged
     assert not stopped["mean"].met

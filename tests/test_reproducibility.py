@@ -116,7 +116,7 @@ def test_a_second_call_compiles_nothing(reference, compilations):
 
 def test_an_equal_lambda_defined_anew_does_not_retrace(reference, compilations):
     """`run` makes its lambdas anew each time; one with another constant is another function."""
-    kernel = compiled(levels._level_block)
+    kernel = compiled(levels._level_block).jitted
     before = kernel._cache_size()
     run()
     assert kernel._cache_size() == before
@@ -126,7 +126,7 @@ def test_an_equal_lambda_defined_anew_does_not_retrace(reference, compilations):
 
 
 def test_six_levels_trace_the_kernel_once():
-    kernel = compiled(levels._level_block)
+    kernel = compiled(levels._level_block).jitted
     before = kernel._cache_size()
     short = tb.Ladder(first_step=1 / 300, start_steps=3, added_steps=12)
     method = tb.Multilevel(gradient=tb.Plain(7), ladder=short)

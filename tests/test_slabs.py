@@ -95,7 +95,7 @@ def terms_by_hand(gradient, anchor, v):
 
 
 @pytest.mark.parametrize(
-    ("gradient", "by_hand"), [*((gradient, False) for gradient in GRADIENTS), (GRADIENTS[-1], True)], ids=str
+    ("gradient", "by_hand"), [*((gradient, False) for gradient in GRADIENTS[::2]), (GRADIENTS[-1], True)], ids=str
 )
 def test_a_batch_in_slabs_is_the_sum_over_its_rows(gradient, by_hand):
     """At every start, so with and without wrapping; n = 1, a multiple of four, none, and all rows."""
@@ -109,8 +109,11 @@ def test_a_batch_in_slabs_is_the_sum_over_its_rows(gradient, by_hand):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("by_hand", [False, True], ids=["family", "by hand"])
-@pytest.mark.parametrize("listed", [False, True], ids=["table", "list"])
+@pytest.mark.parametrize(
+    ("by_hand", "listed"),
+    [(False, False), (False, True), (True, True)],
+    ids=["family", "family, list", "by hand, list"],
+)
 def test_batches_are_unbiased(by_hand, listed):
     """Over all starts the mean is the sum over all rows, for any n; a batch of all places is that sum at any start."""
     gradient, anchor = GRADIENTS[3], prepared(by_hand)[2]
@@ -148,7 +151,7 @@ def test_the_whitened_remainder_is_the_gradient_without_its_gaussian_part(by_han
     """r(z) = W^T grad log pi(theta_0 + W z | X) + z by jax.grad of the whole log posterior, for batches of all rows."""
     target, table, anchor = prepared(by_hand, diagonal)
     assert anchor.is_diagonal is diagonal
-    kept = GRADIENTS[:2] if diagonal else [*GRADIENTS, *static_gradients()]
+    kept = GRADIENTS[:2] if diagonal else GRADIENTS[-1:] if by_hand else [*GRADIENTS, *static_gradients()]
     inputs = make_inputs(table, anchor, "float64", NUM_ROWS)
 
     def log_posterior(z):

@@ -1,7 +1,7 @@
 """The tuner on made-up pilots whose law is known: which pairs (h_0, n) are tried, which is taken, and what that costs.
 
 The differences of levels 0 and 1 are drawn with the sds that a test gives, pairs of paths contract at the rate it
-gives; nothing is compiled.
+gives; nothing is compiled. That the record reaches the result and its text is in test_result.py.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scenarios import logistic_rows
 
 import tallbayes as tb
 from tallbayes import tuning
@@ -302,20 +301,3 @@ def test_everything_fixed_is_one_trial(monkeypatch):
 def test_choices_that_contradict_are_refused(wrong):
     with pytest.raises(MethodError, match=r"expected .*; got .* Try: "):
         tb.Anchored(**wrong)
-
-
-def test_the_record_is_in_the_result_and_in_its_text():
-    """A real run; one program."""
-    result = tb.estimate(tb.families.logistic(), logistic_rows(100, (0.5, 0.2)), ["mean"], tolerance=0.2, seed=2)
-    record = result.tuning
-    assert record.chosen in record.trials
-    assert record.evaluations >= sum(trial.evaluations for trial in record.trials)
-    assert f"first_step={record.chosen.first_step}" in result.method
-    assert f"batch_size={record.chosen.batch_size}" in result.method
-    section = next(part for part in str(result).split("\n\n") if part.startswith("tuning"))
-    head, *rows, why = section.split("\n")
-    assert head.split("  ")[0] == "tuning"
-    assert len(rows) == len(record.trials)
-    assert sum(row.startswith("chosen") for row in rows) == 1
-    assert record.reason in why
-    assert f"{record.evaluations:,} row gradients" in why

@@ -27,6 +27,7 @@ from tallbayes.tuning import (
     Choices,
     Tuner,
     batch_sizes_up_to,
+    first_look,
     pilots_of,
     trial_price,
     tune,
@@ -45,6 +46,7 @@ MAX_ATTEMPTS = 4
 PATIENCE = 4.0
 BETTER = 0.5
 REPAYS = 8.0
+SURE_LEVELS = 4
 
 Rebuild = Callable[[GradientEstimator], Problem]
 
@@ -70,6 +72,9 @@ def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, S
         log.info("%s; again with %s", status, calmer)
         choices = calmer or choices
         fresh = replace(run, problem=blended or run.problem, levels=[], contraction=None)
+        tuner = _tuner(fresh, choices)
+        if not tuner.affords(first_look(tuner)):
+            return run, status, final, tuning
         run, tuning = _tuned(fresh, choices)
     raise AssertionError("unreachable")
 
@@ -90,7 +95,8 @@ def anchored_gradient(method: Anchored, diagonal: bool) -> GradientEstimator:
     """Taylor, or ControlVariate where the Hessian is too large to be kept."""
     if method.gradient is not None:
         return method.gradient
-    return ControlVariate(1, Blocks()) if diagonal else Taylor(1, Blocks())
+    size = method.batch_size or 1
+    return ControlVariate(size, Blocks()) if diagonal else Taylor(size, Blocks())
 
 
 def reads_slabs(gradient: GradientEstimator) -> bool:
@@ -125,7 +131,8 @@ def _reconsidered(method: Anchored, run: Run, tuning: Tuning, choices: Choices, 
     strained = max(level.strained for level in run.levels[:2])
     so_far = Trial(taken.first_step, taken.batch_size, float("inf"), strained, 0)
     known = pilots_of(tuner, deltas, so_far, tuning.time)
-    if known.trial.price < REPAYS * trial_price(tuner, taken.first_step, taken.batch_size, tuning.time):
+    least = trial_price(tuner, taken.first_step, taken.batch_size, tuning.time)
+    if known.trial.price < REPAYS * least or not tuner.affords(2 * SURE_LEVELS * least):
         return run, tuning
     options = [tune(tuner, known, tuning.time)]
     blended = _blended(method, run, rebuild)

@@ -12,7 +12,7 @@ import numpy as np
 from tallbayes.method import Method, Resolved, describe
 from tallbayes.multilevel import Assessment, LevelState, Run, consistency_scores
 from tallbayes.preparation import Prepared
-from tallbayes.randomised import RandomisedRun, tail_state
+from tallbayes.randomised import RandomisedRun, tail_states
 from tallbayes.rates import cost_growth, mean_decay, variance_decay
 from tallbayes.result import Cost, Estimate, Level, Rates, Result, Status, Tuning
 
@@ -29,7 +29,7 @@ class Finished:
 
     @property
     def levels(self) -> list[LevelState]:
-        return self.run.levels if self.randomised is None else [*self.run.levels, tail_state(self.randomised.tail)]
+        return [*self.run.levels, *(tail_states(self.randomised.tail) if self.randomised is not None else [])]
 
 
 def conclude(

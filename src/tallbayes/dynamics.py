@@ -60,8 +60,10 @@ class Exponential:
 
     def step(self, coefficients: jax.Array, state: jax.Array, remainder: jax.Array, noise: jax.Array) -> jax.Array:
         decay, gain, spread = coefficients[:3]
-        tamed = remainder / jnp.sqrt(1 + self.strain(coefficients, remainder) ** 2)
-        return decay * state + gain * tamed + spread * noise
+        strain = self.strain(coefficients, remainder)
+        # Beyond 1e6 the two are the same number, and the square would overflow.
+        held = jnp.where(strain > 1e6, strain, jnp.sqrt(1 + strain**2))
+        return decay * state + gain * (remainder / held) + spread * noise
 
     def merge_noise(self, coefficients: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
         return coefficients[4] * first + coefficients[5] * second

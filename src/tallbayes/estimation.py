@@ -38,7 +38,7 @@ from tallbayes.paths import Observables, Plan
 from tallbayes.preparation import Prepared, check_data, prepare, refine_precision, with_listing
 from tallbayes.progress import Report, reporter
 from tallbayes.quantities import Estimands, make_estimands, read_quantities
-from tallbayes.randomised import prepare_randomised, require_smooth, run_randomised
+from tallbayes.randomised import pilot_evaluations, prepare_randomised, require_smooth, run_randomised
 from tallbayes.result import Result
 from tallbayes.roles import Executor, GradientEstimator
 from tallbayes.table import Table
@@ -100,7 +100,7 @@ def estimate(
             prepared = with_listing(prepared)
         prepared, search = _searched(prepared, anchored_before=anchor is not None)
         problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
-        _require_affordable(problem, budget)
+        _require_affordable(problem, budget, method)
         goal = resolve_tolerances(kind, size, estimands)
         run = Run(problem, estimands, executor or threads, report, goal, budget, started=started)
         finished = _solve(method, run, prepared)
@@ -305,8 +305,12 @@ def _budget(
     return replace(default, **present)  # type: ignore[arg-type]
 
 
-def _require_affordable(problem: Problem, budget: Budget) -> None:
+def _require_affordable(problem: Problem, budget: Budget, method: Method) -> None:
     least = 64 * problem.contraction_evaluations() + BLOCK_PATHS * problem.evaluations(0)
+    if not isinstance(method, Multilevel):
+        least += 64 * (problem.evaluations(0) + problem.evaluations(1))
+    if isinstance(method, Randomised):
+        least = 2 * least + pilot_evaluations(problem, method.fixed_levels)
     if budget.max_evaluations < least:
         raise InputError(
             explain(

@@ -26,7 +26,7 @@ from tallbayes.moments import Floats
 from tallbayes.table import SHUFFLE_SEED, Table, capacity_for
 
 PART_ROWS = 2**14
-WORTHWHILE = 4.0
+WORTHWHILE = 16.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -231,7 +231,8 @@ def _add_level(run: Run, now: Assessment) -> tuple[Status | None, list[int]]:
     if _slow_decay(run, now):
         return Status.slow_decay, []
     if len(run.levels) >= run.budget.max_levels:
-        return Status.max_levels, []
+        met = np.all(np.hypot(now.standard_error, now.bias_bound) <= now.tolerance)
+        return (Status.converged if met else Status.max_levels), []
     return None, [*whole_blocks(run.samples), PILOT_PATHS]
 
 

@@ -71,6 +71,12 @@ class RandomisedRun:
     speculative: int = 0
 
 
+def pilot_evaluations(problem: Problem, fixed_levels: int) -> int:
+    """Row gradients of the pilots."""
+    costs = [problem.evaluations(level) for level in range(fixed_levels + 2)]
+    return PILOT_BLOCKS * BLOCK_PATHS * sum(costs)
+
+
 def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
     """Pilots on two levels more than the fixed ones; refuse what has no finite variance at a finite cost."""
     problem = replace(run.problem.for_tuning())
@@ -153,20 +159,26 @@ def run_randomised(this: RandomisedRun) -> tuple[Status, Assessment]:
     status: Status | None = None
     variance = this.pilot_variance
     try:
+        if this.tail.drawn is not None and _met(assess_randomised(this)):
+            status = Status.converged
         while status is None:
             if variance is None:
                 variance = assess_randomised(this).variance
             status = _sample(this, variance)
             now = assess_randomised(this)
             tell(run, now)
-            if status is None and np.all(now.standard_error <= now.tolerance):
+            if status is None and _met(now):
                 status = Status.converged
             variance = None
     except KeyboardInterrupt:
-        if this.tail.drawn is None or not run.levels:
+        if not run.levels:
             raise
         status = Status.interrupted
     return status, assess_randomised(this)
+
+
+def _met(now: Assessment) -> bool:
+    return bool(np.all(now.standard_error <= now.tolerance))
 
 
 def _sample(this: RandomisedRun, variance: Floats) -> Status | None:
@@ -245,7 +257,9 @@ def _first_tolerance(this: RandomisedRun) -> Floats:
 
 
 def _summary(this: RandomisedRun) -> Summary:
-    assert this.tail.drawn is not None
+    """Of the fixed levels alone where the budget ended before the tail was drawn."""
+    if this.tail.drawn is None:
+        return summarise(this.run.estimands, [level.delta for level in this.run.levels], this.run.laplace)
     return summarise(
         this.run.estimands, [*(level.delta for level in this.run.levels), this.tail.drawn], this.run.laplace
     )
@@ -255,8 +269,9 @@ def _summary(this: RandomisedRun) -> Summary:
 def assess_randomised(this: RandomisedRun) -> Assessment:
     """Values and errors; the bias bound is zero."""
     summary = _summary(this)
-    samples = np.array([*(level.samples for level in this.run.levels), this.tail.samples], float)
-    error = np.sqrt(summary.variance / samples[:, None])
+    drawn = this.tail.drawn is not None
+    samples = np.array([*(level.samples for level in this.run.levels), *([this.tail.samples] if drawn else [])], float)
+    error = np.sqrt(summary.variance / samples[:, None]) if drawn else np.full_like(summary.variance, np.inf)
     return Assessment(
         summary=summary,
         variance=summary.variance,
@@ -267,7 +282,6 @@ def assess_randomised(this: RandomisedRun) -> Assessment:
     )
 
 
-def tail_state(tail: Tail) -> LevelState:
-    """The tail as one more level of the result."""
-    assert tail.drawn is not None
-    return LevelState(tail.drawn, tail.drawn, tail.drawn, 0, 0.0, 0.0)
+def tail_states(tail: Tail) -> list[LevelState]:
+    """The tail as one more level of the result, where it was drawn."""
+    return [] if tail.drawn is None else [LevelState(tail.drawn, tail.drawn, tail.drawn, 0, 0.0, 0.0)]

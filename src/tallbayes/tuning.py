@@ -55,6 +55,10 @@ class Choices:
     ladder: Ladder | None = None
     time: float | None = None
 
+    @property
+    def times_are_given(self) -> bool:
+        return self.ladder is not None or self.time is not None
+
     def ladder_of(self, first_step: float, time: float) -> Ladder:
         if self.ladder is not None:
             return self.ladder
@@ -113,7 +117,8 @@ def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -
         best = _best(seen, refused)
         problem, contraction, spent = _lengthen(tuner, best.trial, time, _spent(seen) + measured)
         measured += spent
-        if contraction.upper <= np.exp(-LEAST_RELAXATIONS) or not np.isfinite(best.trial.price):
+        contracts = contraction.upper <= np.exp(-LEAST_RELAXATIONS)
+        if contracts or tuner.choices.times_are_given or not np.isfinite(best.trial.price):
             break
         refused.add((best.trial.first_step, best.trial.batch_size))
         here = _propose(tuner, seen, refused, time)
@@ -129,6 +134,13 @@ def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -
 
 def _spent(seen: Sequence[Pilots]) -> int:
     return sum(pilots.trial.evaluations for pilots in seen)
+
+
+def first_look(tuner: Tuner) -> float:
+    """Row gradients that tuning takes at the least: one trial and one set of pairs."""
+    pair = tuner.choices.first_steps[0], tuner.choices.batch_sizes[0]
+    pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, RELAXATIONS).contraction_evaluations()
+    return _rows(tuner, *pair, RELAXATIONS) + pairs
 
 
 def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float) -> Pilots:
@@ -225,10 +237,14 @@ def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Pro
         interval = problem.ladder.added_steps * problem.ladder.first_step
         contraction = contraction_of(squares, interval)
         enough = contraction.upper <= np.exp(-LEAST_RELAXATIONS)
-        fixed = tuner.choices.ladder is not None or tuner.choices.time is not None
         longer = RELAXATIONS / contraction.rate if contraction.rate > 0 else np.inf
         further = len(squares) * problem.contraction_evaluations() * longer / interval
-        if enough or fixed or longer > LONGEST_TIME or not tuner.affords(before + spent + further):
+        if (
+            enough
+            or tuner.choices.times_are_given
+            or longer > LONGEST_TIME
+            or not tuner.affords(before + spent + further)
+        ):
             return problem, contraction, spent
         time = max(longer, 1.25 * interval)
 
