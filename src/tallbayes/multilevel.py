@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import stdtrit
 
 from tallbayes.allocation import (
     bias_terms,
@@ -27,7 +26,7 @@ from tallbayes.moments import Floats, Moments
 from tallbayes.progress import Progress, Report
 from tallbayes.quantities import Estimands, Summary, summarise
 from tallbayes.rates import FARTHEST, consistency, consistency_freedom, contraction_of, variance_decay
-from tallbayes.result import Contraction, Status
+from tallbayes.result import Contraction, Status, t_quantile
 from tallbayes.roles import Executor
 
 PILOT_PATHS = 64
@@ -207,7 +206,7 @@ def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | Non
             if price <= _pilot_cost(run) or len(run.levels) >= run.budget.max_levels:
                 return None, whole_blocks(np.minimum(resolved, GROWTH * samples))
         return _add_level(run, now)
-    quantile = stdtrit(np.minimum(now.freedom, 1e9), 0.975)
+    quantile = t_quantile(now.freedom, 0.975)
     weak = (now.freedom < LEAST_FREEDOM) & (quantile * now.standard_error > NORMAL_QUANTILE * share)
     if np.any(weak):
         level = _heaviest(now, samples, weak)
@@ -276,7 +275,7 @@ def consistent(run: Run) -> bool:
     scores = consistency_scores(run)
     pairs = zip(run.levels[:-1], run.levels[1:], strict=True)
     freedom = [consistency_freedom(below.fine, above.coarse) for below, above in pairs]
-    allowed = -stdtrit(run.estimands.observed(np.stack(freedom)), FALSE_ALARM / (2 * scores.size))
+    allowed = -t_quantile(run.estimands.observed(np.stack(freedom)), FALSE_ALARM / (2 * scores.size))
     return bool(np.all(np.abs(scores) <= allowed))
 
 

@@ -124,7 +124,10 @@ Step = Callable[[jax.Array, jax.Array, jax.Array, Any], Move]
 
 
 def make_step(plan: Plan, inputs: Inputs) -> Step:
-    """The step map S(coefficients, state, noise, batch): nothing random inside."""
+    """The step map S(coefficients, state, noise, batch): nothing random inside.
+
+    Jitted, so that it is traced once for all places that take a step.
+    """
     gradient_at = whitened_remainder if plan.dynamics.whitened else posterior_gradient
 
     def step(coefficients: jax.Array, state: jax.Array, noise: jax.Array, batch: Any) -> Move:
@@ -132,7 +135,7 @@ def make_step(plan: Plan, inputs: Inputs) -> Step:
         strained = plan.dynamics.strain(coefficients, gradient) > 1
         return Move(plan.dynamics.step(coefficients, state, gradient, noise), strained.astype(state.dtype))
 
-    return step
+    return jax.jit(step)
 
 
 def make_drawer(plan: Plan, inputs: Inputs) -> Drawer:
