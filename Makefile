@@ -27,11 +27,11 @@ help:
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,plot]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[data,dev,numpyro,plot,sklearn]'
 	@touch $@
 
 $(BENCH_STAMP): $(STAMP)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dev,plot]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,data,dev,numpyro,plot,sklearn]'
 	@touch $@
 
 demo: $(STAMP)
