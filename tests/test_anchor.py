@@ -20,7 +20,8 @@ from tallbayes.errors import (
 )
 from tallbayes.expansion import expand
 from tallbayes.mode import find_anchor
-from tallbayes.model import CHUNK_ROWS, Target, bind
+from tallbayes.model import Target, bind
+from tallbayes.sums import CHUNK_ROWS
 from tallbayes.table import Table, make_table, needs_float64
 
 FLAT = float("inf")

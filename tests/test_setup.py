@@ -17,8 +17,9 @@ from tallbayes.anchor import Anchor
 from tallbayes.errors import DataError, ImproperPosteriorError, NonFiniteError, PosteriorError, RankDeficientError
 from tallbayes.expansion import expand
 from tallbayes.mode import FEW_ROWS, find_anchor
-from tallbayes.model import CHUNK_ROWS, Curvature, Target, bind
+from tallbayes.model import Target, bind
 from tallbayes.modes import ModeSearch, search_second_mode
+from tallbayes.sums import CHUNK_ROWS, Curvature
 from tallbayes.table import SHUFFLE_SEED, Table, check_rows, make_table, needs_float64
 
 FLAT = float("inf")

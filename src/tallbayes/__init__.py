@@ -36,9 +36,11 @@ _HOMES = {
     "WithReplacement": "minibatch",
     "WithoutReplacement": "minibatch",
     "estimate": "estimation",
+    "fit": "adapters.fit",
+    "from_numpyro": "adapters.numpyro",
     "load": "storage",
 }
-_MODULES = ("baselines", "families")
+_MODULES = ("baselines", "constraints", "families")
 
 __all__ = [
     "Anchored",
@@ -68,13 +70,18 @@ __all__ = [
     "WithReplacement",
     "WithoutReplacement",
     "baselines",
+    "constraints",
     "estimate",
     "families",
+    "fit",
+    "from_numpyro",
     "load",
 ]
 
 if TYPE_CHECKING:
-    from tallbayes import baselines, families
+    from tallbayes import baselines, constraints, families
+    from tallbayes.adapters.fit import fit
+    from tallbayes.adapters.numpyro import from_numpyro
     from tallbayes.couplings import Antithetic, Synchronous
     from tallbayes.dynamics import Euler, Exponential
     from tallbayes.errors import InputError, PosteriorError, TallbayesError

@@ -22,7 +22,8 @@ class Anchor:
     """What every path is expanded about; plain float64 arrays, reusable for the same model and data.
 
     `gradient` is that of the log posterior at the mode, `passes` the rows read to find it, in units of N.
-    Where `precision` is a vector, `likelihood_hessian` is None.
+    Where `precision` is a vector, `likelihood_hessian` is None. Where an anchor was recentred, `mode` is the mean of a
+    Gaussian that is right on average, `precision` its own, and `hessian` minus that of the log posterior there.
     """
 
     mode: Floats
@@ -33,6 +34,12 @@ class Anchor:
     passes: float
     num_rows: int
     gradient: Floats
+    hessian: Floats | None = None
+
+    @property
+    def recentred(self) -> bool:
+        """Whether `mode` is another point than the mode."""
+        return self.hessian is not None
 
     @property
     def is_diagonal(self) -> bool:
@@ -59,6 +66,13 @@ class Anchor:
     def whitening(self) -> Floats:
         """W with W W^T = H^-1: the inverse transpose of the factor, or its diagonal."""
         return 1 / self.factor if self.is_diagonal else np.ascontiguousarray(np.linalg.inv(self.factor).T)
+
+    @cached_property
+    def mismatch(self) -> Floats | None:
+        """I - W^T H' W, H' minus the Hessian of the log posterior at the centre; None where H' is H."""
+        if self.hessian is None:
+            return None
+        return np.eye(len(self.mode)) - self.whitening.T @ self.hessian @ self.whitening
 
     @cached_property
     def covariance(self) -> Floats:

@@ -1,36 +1,187 @@
-"""The command line: `tallbayes reproduce [FIGURE ...]`. Help answers without importing JAX."""
+"""The command line: `tallbayes fit`, `show` and `reproduce`; also `python -m tallbayes`.
+
+    0    done; of fit: converged
+    1    a defect of ours: TALLBAYES_TRACEBACK=1 shows where
+    2    bad input: nothing was written
+    3    fit stopped early, or has doubts: what was computed is printed, and kept in --out
+    130  Ctrl-C before there was anything to keep
+    141  whoever read the output has gone
+
+This file holds what is asked and how it ends; `commands` what is done. Help answers without importing JAX or NumPy.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from tallbayes.errors import TallbayesError
+from tallbayes.errors import TallbayesError, explain
 
 FIGURES = ("coupled-paths", "decay", "accuracy", "scaling", "slopes")
+FAMILIES = ("logistic", "probit", "linear", "student_t", "poisson", "negative_binomial", "multinomial")
+
+EXIT_CODES = """\
+exit codes:
+  0    done; of fit: every number met its tolerance
+  1    a defect of tallbayes; TALLBAYES_TRACEBACK=1 shows where
+  2    bad input; nothing was written
+  3    fit stopped early, or has doubts: what was computed is printed, and kept in --out
+  130  interrupted before there was anything to keep
+"""
+FIT_DESCRIPTION = """\
+Posterior means and standard deviations of a regression, each to the accuracy you ask for, by the names of the
+columns and in their units. Priors are normal, and stated per standard deviation of a column unless --raw is given.
+"""
+FIT_EXAMPLE = """\
+example:
+  tallbayes fit flights.parquet --formula "late ~ hour + C(carrier)" --tolerance 0.01 --out run1
+  tallbayes show run1
+
+Ctrl-C ends the sampling, and what was computed until then is printed and kept. Compiled programs are kept for the
+next command in ~/.cache/tallbayes; TALLBAYES_CACHE names another folder, or none if it is empty.
+
+"""
+
+_Formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 done, 2 bad input, 130 interrupted."""
+    """Run a command and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
     except TallbayesError as error:
-        print(f"tallbayes: {error}", file=sys.stderr)
-        return 2
+        return _refuse(2, str(error))
     except KeyboardInterrupt:
-        print("tallbayes: interrupted; what is finished is kept, the same command goes on from there", file=sys.stderr)
-        return 130
+        return _refuse(130, options.interrupted)
+    except BrokenPipeError:
+        # The interpreter would write to it once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        return _refuse(
+            2, explain("files that can be read and written", str(error), "check paths, permissions and space")
+        )
+    except Exception as error:
+        hint = "set TALLBAYES_TRACEBACK=1 to see where, and report it"
+        return _refuse(1, f"a defect of tallbayes: {type(error).__name__}: {error}. Try: {hint}.")
+
+
+def _refuse(code: int, message: str) -> int:
+    if os.environ.get("TALLBAYES_TRACEBACK"):
+        import traceback
+
+        traceback.print_exc()
+    print("tallbayes:", " ".join(message.split()), file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="tallbayes", description="Posterior expectations to a prescribed accuracy, for models of many rows."
+        prog="tallbayes",
+        usage="tallbayes COMMAND ...",
+        description="Posterior expectations to a prescribed accuracy, for models of many rows.",
+        epilog=EXIT_CODES,
+        formatter_class=_Formatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND ...", title="commands")
+    _add_fit(commands)
+    _add_show(commands)
+    _add_reproduce(commands)
+    return parser
+
+
+def _add_fit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    fit = commands.add_parser(
+        "fit",
+        help="fit a regression to a table, by a formula",
+        usage="tallbayes fit DATA --formula FORMULA [--family FAMILY] [--tolerance X] [--out RUN] [options]",
+        description=FIT_DESCRIPTION,
+        epilog=FIT_EXAMPLE + EXIT_CODES,
+        formatter_class=_Formatter,
+    )
+    fit.add_argument("data", type=Path, metavar="DATA", help="a .csv, .tsv, .parquet or .arrow file; .csv.gz too")
+    _add_model_options(fit.add_argument_group("model"))
+    _add_accuracy_options(fit.add_argument_group("accuracy, one of these"))
+    _add_sampling_options(fit.add_argument_group("sampling"))
+    output = fit.add_argument_group("output")
+    output.add_argument(
+        "--out", type=Path, metavar="RUN", help="keep the result in this new folder; else only print it"
+    )
+    output.add_argument("--force", action="store_true", help="replace an older run in --out")
+    _add_output_options(output)
+    output.add_argument("--quiet", action="store_true", help="no progress and no remarks on stderr")
+    fit.set_defaults(run=_fit, interrupted="interrupted before there was anything to keep")
+
+
+def _add_model_options(model: argparse._ArgumentGroup) -> None:
+    model.add_argument("--formula", required=True, help='such as "late ~ hour + C(carrier)"')
+    model.add_argument("--family", default="logistic", help=f"{', '.join(FAMILIES)}; default logistic")
+    model.add_argument(
+        "--prior-scale", type=float, default=1.0, metavar="S", help="coefficients ~ N(0, S^2); default 1, inf is flat"
+    )
+    model.add_argument(
+        "--intercept-scale", type=float, default=10.0, metavar="S", help="intercept ~ N(0, S^2); default 10"
+    )
+    model.add_argument("--raw", action="store_true", help="state priors for columns as they are, not standardised")
+    model.add_argument(
+        "--missing", choices=("error", "drop"), default="error", help="rows with missing values; default error"
+    )
+    model.add_argument("--weights", metavar="COLUMN", help="how many equal rows each row stands for")
+    model.add_argument("--offset", metavar="COLUMN", help="added to the linear predictor, such as a log exposure")
+    model.add_argument(
+        "--noise-scale", type=float, metavar="S", help="linear, student_t: known, in the response's units"
+    )
+    model.add_argument("--degrees-of-freedom", type=float, metavar="NU", help="student_t only; default 4")
+
+
+def _add_accuracy_options(group: argparse._ArgumentGroup) -> None:
+    accuracy = group.add_mutually_exclusive_group()
+    accuracy.add_argument("--tolerance", type=float, metavar="X", help="error in posterior sds; default 0.01")
+    accuracy.add_argument("--relative-tolerance", type=float, metavar="X", help="error as a fraction of each number")
+    accuracy.add_argument("--absolute-tolerance", type=float, metavar="X", help="error in the number's own units")
+
+
+def _add_sampling_options(sampling: argparse._ArgumentGroup) -> None:
+    sampling.add_argument(
+        "--seed", type=int, default=0, metavar="K", help="the same seed gives the same numbers; default 0"
+    )
+    sampling.add_argument("--max-seconds", type=float, metavar="T", help="stop by then with what there is")
+    sampling.add_argument("--max-evaluations", type=float, metavar="N", help="stop at so many row gradients")
+    sampling.add_argument(
+        "--method",
+        choices=("anchored", "randomised"),
+        default="anchored",
+        help="default anchored; randomised is unbiased, and dearer",
+    )
+
+
+def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    show = commands.add_parser(
+        "show",
+        help="print what fit has kept",
+        usage="tallbayes show RUN [--full | --json]",
+        description="Print the result of a run: the folder given to --out of fit, or a file of result.save.",
+        epilog="example:\n  tallbayes show run1 --full\n",
+        formatter_class=_Formatter,
+    )
+    show.add_argument("folder", type=Path, metavar="RUN", help="a folder of fit, or a result file")
+    _add_output_options(show)
+    show.set_defaults(run=_show, interrupted="interrupted")
+
+
+def _add_output_options(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    form = group.add_mutually_exclusive_group()
+    form.add_argument("--full", action="store_true", help="print levels, rates and tuning too")
+    form.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+
+
+def _add_reproduce(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     reproduce = commands.add_parser(
         "reproduce",
         help="run the paper's experiments",
@@ -40,8 +191,20 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("figures", nargs="*", metavar="FIGURE", help=f"any of {', '.join(FIGURES)}; all if none")
     reproduce.add_argument("--quick", action="store_true", help="about two minutes on two cores instead of thirty")
     reproduce.add_argument("--out", type=Path, help="folder for results, figures and index.html")
-    reproduce.set_defaults(run=_reproduce)
-    return parser
+    message = "interrupted; what is finished is kept, the same command goes on from there"
+    reproduce.set_defaults(run=_reproduce, interrupted=message)
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from tallbayes.commands import fit
+
+    return fit(options)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tallbayes.commands import show
+
+    return show(options)
 
 
 def _reproduce(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tallbayes.method import Method, Resolved, describe
 from tallbayes.multilevel import Assessment, LevelState, Run, consistency_scores
+from tallbayes.posterior import Posterior
 from tallbayes.preparation import Prepared
 from tallbayes.randomised import RandomisedRun, tail_states
 from tallbayes.rates import cost_growth, mean_decay, variance_decay
@@ -73,8 +74,18 @@ def conclude(
         settings=settings,
         tuning=finished.tuning,
         notes=notes,
+        posterior=_posterior(finished, prepared),
         continuation=continuation,
     )
+
+
+def _posterior(finished: Finished, prepared: Prepared) -> Posterior | None:
+    """Where the paths ended; with a random tail their weights are not kept."""
+    run = finished.run
+    if finished.randomised is not None or not all(level.points for level in run.levels):
+        return None
+    points = tuple(np.concatenate(level.points) for level in run.levels)
+    return Posterior(prepared.anchor, points, run.problem.plan.laplace)
 
 
 def _describe(method: Method, finished: Finished) -> str:

@@ -39,10 +39,12 @@ from tallbayes.preparation import Prepared, check_data, prepare, refine_precisio
 from tallbayes.progress import Report, reporter
 from tallbayes.quantities import Estimands, make_estimands, read_quantities
 from tallbayes.randomised import pilot_evaluations, prepare_randomised, require_smooth, run_randomised
+from tallbayes.recentring import recentre
 from tallbayes.result import Result
 from tallbayes.roles import Executor, GradientEstimator
 from tallbayes.table import Table
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
+from tallbayes.weights import weigh
 
 
 def estimate(
@@ -57,6 +59,7 @@ def estimate(
     seed: int = 0,
     anchor: Anchor | None = None,
     executor: Executor | None = None,
+    weights: Any = None,
     max_evaluations: float | None = None,
     max_levels: int | None = None,
     max_seconds: float | None = None,
@@ -66,7 +69,8 @@ def estimate(
 
     `data` is a pytree of arrays that share a leading axis; `quantities` maps names to functions of theta
     ("mean" and "sd" of every parameter by default). Exactly one tolerance is given, for all quantities or by
-    name. Bad input raises; trouble at run time is told by `result.status`.
+    name. `weights` are numbers >= 0, one a row: how many equal rows it stands for. Bad input raises; trouble at run
+    time is told by `result.status`.
 
     >>> import numpy as np, tallbayes as tb
     >>> y = np.random.default_rng(0).normal(1.0, 1.0, 50)
@@ -82,6 +86,8 @@ def estimate(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
     arrays = check_data(model, data)
+    if weights is not None:
+        model, arrays = weigh(model, arrays, weights)
     ladder_method = method.method if isinstance(method, Randomised) else method
     gradient = resolve_gradient(ladder_method, len(jax.tree.leaves(arrays)[0]))
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
@@ -94,11 +100,13 @@ def estimate(
             stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
             meanwhile = partial(_compile_ahead, compilers, ladder_method, quantities)
         prepared = prepare(model, arrays, method.precision, shuffle, anchor, threads, meanwhile)
-        estimands = make_estimands(quantities, prepared.target, prepared.anchor)
+        prepared, search = _searched(prepared, anchored_before=anchor is not None)
+        if isinstance(ladder_method, Anchored) and anchor is None:
+            prepared, search = _recentred(prepared, search, threads)
+        estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
         prepared = refine_precision(prepared, estimands, _fraction(kind, size))
         if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
             prepared = with_listing(prepared)
-        prepared, search = _searched(prepared, anchored_before=anchor is not None)
         problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
         _require_affordable(problem, budget, method)
         goal = resolve_tolerances(kind, size, estimands)
@@ -125,7 +133,7 @@ def _compile_ahead(
 ) -> None:
     """Begin to compile the paths while the mode is being searched; what does not fit in the end is compiled anew."""
     diagonal = target.dimension > DENSE_LIMIT
-    observables = read_quantities(quantities, target, start)[1]
+    observables = read_quantities(quantities, target, start, table.units)[1]
     plan = _anchored_plan(method, target, observables, precision, anchored_gradient(method, diagonal))
     for task in compile_ahead(plan, table, diagonal):
         executor.submit(task)
@@ -152,13 +160,23 @@ def _searched(prepared: Prepared, anchored_before: bool) -> tuple[Prepared, tupl
     return paid, (search.second is not None, (*notes, f"modes: {search.note}"))
 
 
+def _recentred(
+    prepared: Prepared, search: tuple[bool, tuple[str, ...]], executor: Executor
+) -> tuple[Prepared, tuple[bool, tuple[str, ...]]]:
+    """Anchor to the posterior's mean where its mass is far from the mode, and say so."""
+    found = recentre(prepared.target, prepared.table, prepared.anchor, executor)
+    paid = replace(prepared, anchor=found.anchor, setup_evaluations=prepared.setup_evaluations + found.evaluations)
+    return paid, (search[0], (*search[1], found.note) if found.note else search[1])
+
+
 def _solve(method: Method, run: Run, prepared: Prepared) -> Finished:
     """Run the method to its end."""
     if isinstance(method, Multilevel):
         return Finished(run, *run_multilevel(run))
     seed, ladder_method = run.problem.seed, method.method if isinstance(method, Randomised) else method
     estimands = run.estimands
-    run.laplace = laplace_level(prepared.target, estimands.observables, prepared.anchor, estimands.jump, seed)
+    units = prepared.table.units
+    run.laplace = laplace_level(prepared.target, estimands.observables, prepared.anchor, estimands.jump, seed, units)
     rebuild = partial(_anchored_problem, ladder_method, prepared, run.estimands, seed)
     if isinstance(method, Anchored):
         return Finished(*run_anchored(ladder_method, run, rebuild))

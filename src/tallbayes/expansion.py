@@ -18,9 +18,10 @@ import numpy as np
 
 from tallbayes.compilation import compiled
 from tallbayes.errors import NonFiniteError, explain
-from tallbayes.model import Curvature, Target, likelihood_sums, prior_probe, prior_terms
+from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.roles import Executor
+from tallbayes.sums import Curvature, likelihood_sums, prior_probe, prior_terms
 from tallbayes.table import Table
 
 Ranges = Sequence[tuple[int, int]]

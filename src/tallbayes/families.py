@@ -1,9 +1,10 @@
-"""Families: generalised linear models as Models with a cheap per-row form.
+"""Families: regressions as Models with a cheap per-row form.
 
-    p(row | theta) = exp l(eta, row),   eta = row["x"] . theta,   theta ~ N(0, prior_scale^2 I)
+    p(row | theta) = exp l(eta, row),   eta = x . coefficients + intercept + offset,   coefficients_j ~ N(0, scale_j^2)
 
-A family is a scalar log density l and a check of the response; everything else is shared. Rows are
-{"x": (d,), "y": scalar}; theta is the coefficient vector (d,).
+Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}. theta is the coefficient vector (d,); where there is
+more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given), and "noise_scale" or
+"overdispersion", which are positive and have half-normal priors. `prior_scale` is one number or one for every column.
 """
 
 from __future__ import annotations
@@ -16,108 +17,167 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.errors import DataError, ModelError, explain
+from tallbayes import densities
+from tallbayes.constraints import positive
+from tallbayes.errors import ModelError, explain
 from tallbayes.model import Model
+from tallbayes.predictors import Layout
+from tallbayes.responses import Check, check_binary, check_class, check_count, check_real, check_regression
+
+Scale = Any
 
 
-def logistic(prior_scale: float = 1.0) -> Model:
+def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
     """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)).
 
-    >>> model = logistic(prior_scale=2.5)
+    >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
     """
-    return _family(_logistic_density, _check_binary, prior_scale, log_concave=True)
+    return _family(densities.logistic, check_binary, prior_scale, intercept_scale, log_concave=True)
 
 
-def linear(noise_scale: float, prior_scale: float = 1.0) -> Model:
-    """Linear regression with known noise: y ~ N(eta, noise_scale^2).
+def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
+    return _family(densities.probit, check_binary, prior_scale, intercept_scale, log_concave=True)
 
-    >>> model = linear(noise_scale=0.5)
+
+def linear(
+    noise_scale: float | None = None,
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    noise_prior_scale: float = 1.0,
+) -> Model:
+    """Linear regression: y ~ N(eta, noise_scale^2); noise_scale=None is unknown, half-normal a priori.
+
+    >>> known, unknown = linear(noise_scale=0.5), linear(noise_prior_scale=2.0)
     """
-    if not (np.isfinite(noise_scale) and noise_scale > 0):
-        raise ModelError(explain("noise_scale > 0", repr(noise_scale), "the known sd of y about its mean"))
-    return _family(partial(_linear_density, float(noise_scale)), _check_real, prior_scale, log_concave=True)
+    if noise_scale is None:
+        extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
+        return _family(densities.linear_unknown, check_real, prior_scale, intercept_scale, extra)
+    density = partial(densities.linear, _require_positive("noise_scale", noise_scale))
+    return _family(density, check_real, prior_scale, intercept_scale, log_concave=True)
 
 
-def _family(density: Callable[..., Any], check: Callable[..., Any], prior_scale: float, log_concave: bool) -> Model:
-    if not prior_scale > 0:
-        raise ModelError(explain("prior_scale > 0", repr(prior_scale), "1.0, or float('inf') for a flat prior"))
+def student_t(
+    degrees_of_freedom: float = 4.0,
+    noise_scale: float | None = None,
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    noise_prior_scale: float = 1.0,
+) -> Model:
+    """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
+    freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
+    if noise_scale is None:
+        extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
+        return _family(partial(densities.student_t_unknown, freedom), check_real, prior_scale, intercept_scale, extra)
+    density = partial(densities.student_t, freedom, _require_positive("noise_scale", noise_scale))
+    return _family(density, check_real, prior_scale, intercept_scale)
+
+
+def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
+    return _family(densities.poisson, check_count, prior_scale, intercept_scale, log_concave=True)
+
+
+def negative_binomial(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
+) -> Model:
+    """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
+    extra = ("overdispersion", _require_positive("overdispersion_prior_scale", overdispersion_prior_scale))
+    return _family(densities.negative_binomial, check_count, prior_scale, intercept_scale, extra)
+
+
+def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Multinomial logistic regression: y in 0..K-1, P(y = k) proportional to exp(eta_k), eta_0 = 0.
+
+    Coefficients are (K - 1, d), the intercept (K - 1,).
+    """
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 2:
+        raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
+    heads = int(num_classes) - 1
+    check = check_class(int(num_classes))
+    if heads == 1:
+        # One head is a number, not a vector of one.
+        return _family(_two_classes, check, prior_scale, intercept_scale, log_concave=True, matrix=True)
+    return _family(densities.multinomial, check, prior_scale, intercept_scale, None, heads, True, matrix=True)
+
+
+FAMILIES: dict[str, Callable[..., Model]] = {
+    family.__name__: family for family in (logistic, probit, linear, student_t, poisson, negative_binomial, multinomial)
+}
+
+
+def _two_classes(eta: jax.Array, row: Any) -> jax.Array:
+    return densities.multinomial(eta[None], row)
+
+
+def _family(
+    density: Callable[..., Any],
+    check: Check,
+    prior_scale: Scale,
+    intercept_scale: float | None,
+    extra: tuple[str, float] | None = None,
+    heads: int = 1,
+    log_concave: bool = False,
+    matrix: bool = False,
+) -> Model:
+    """`extra` is the name of a positive parameter beside the coefficients and the scale of its half-normal prior."""
+    scale = _prior_scales(prior_scale)
+    layout = Layout(heads, intercept_scale is not None, 0 if extra is None else 1)
+    scales = {"coefficients": scale}
+    if intercept_scale is not None:
+        scales["intercept"] = _require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
+    if extra is not None:
+        scales[extra[0]] = extra[1]
     return Model(
-        log_prior=partial(_gaussian_prior, float(prior_scale)),
-        log_likelihood=partial(_predictor_likelihood, density),
-        initial=_zero_coefficients,
+        log_prior=partial(_gaussian_prior, scales if len(scales) > 1 else scale),
+        log_likelihood=partial(_predictor_likelihood, density, layout, None if extra is None else extra[0]),
+        initial=partial(_start, heads if matrix else None, tuple(scales)),
         predictor=density,
-        check=partial(_check_regression, check),
+        layout=layout,
+        check=partial(check_regression, check, prior_scale),
         log_concave=log_concave,
+        constraints=None if extra is None else {extra[0]: positive},
     )
 
 
-def _gaussian_prior(scale: float, theta: jax.Array) -> jax.Array:
-    return -0.5 * jnp.sum((theta / scale) ** 2)
+def _prior_scales(prior_scale: Any) -> Any:
+    scale = np.asarray(prior_scale, np.float64)
+    if scale.ndim > 1 or not np.all(scale > 0):
+        hint = "1.0, one number for every column, or float('inf') for a flat prior"
+        raise ModelError(explain("prior_scale > 0", repr(prior_scale), hint))
+    return float(scale) if scale.ndim == 0 else scale
 
 
-def _predictor_likelihood(density: Callable[..., Any], theta: jax.Array, row: Any) -> jax.Array:
-    return density(row["x"] @ theta, row)
+def _require_positive(name: str, value: Any, hint: str = "its scale in the units of y") -> float:
+    finite = np.isfinite(value) if name != "intercept_scale" else True
+    if isinstance(value, bool) or not (finite and value > 0):
+        raise ModelError(explain(f"{name} > 0", repr(value), hint))
+    return float(value)
 
 
-def _zero_coefficients(row: Any) -> np.ndarray:
-    return np.zeros(np.shape(row["x"]))
+def _gaussian_prior(scales: Any, theta: Any) -> jax.Array:
+    """Of a vector or of a dict; of a positive parameter it is the half-normal, up to its constant."""
+    terms = jax.tree.map(lambda scale, part: jnp.sum((part / scale) ** 2), scales, theta)
+    return -0.5 * jnp.sum(jnp.stack(jax.tree.leaves(terms)))
 
 
-def _logistic_density(eta: jax.Array, row: Any) -> jax.Array:
-    return row["y"] * eta - _softplus(eta)
+def _predictor_likelihood(
+    density: Callable[..., Any], layout: Layout, extra: str | None, theta: Any, row: Any
+) -> jax.Array:
+    coefficients = theta["coefficients"] if isinstance(theta, dict) else theta
+    eta = coefficients @ row["x"]
+    if layout.intercept:
+        eta += theta["intercept"]
+    if extra is not None:
+        eta = jnp.stack([eta, jnp.log(theta[extra])])
+    return density(eta[0] if layout.is_scalar and eta.ndim else eta, row)
 
 
-@jax.custom_jvp
-def _softplus(eta: jax.Array) -> jax.Array:
-    return jax.nn.softplus(eta)
-
-
-@_softplus.defjvp
-def _softplus_jvp(primals: Any, tangents: Any) -> Any:
-    # The stock derivative handles infinities through several exponentials; this one is a single sigmoid.
-    return _softplus(*primals), jax.nn.sigmoid(*primals) * tangents[0]
-
-
-def _linear_density(noise_scale: float, eta: jax.Array, row: Any) -> jax.Array:
-    return -0.5 * ((row["y"] - eta) / noise_scale) ** 2
-
-
-def _check_regression(check_response: Callable[[np.ndarray], None], data: Any) -> Any:
-    if not isinstance(data, dict) or not {"x", "y"} <= set(data):
-        got = sorted(data) if isinstance(data, dict) else type(data).__name__
-        raise DataError(explain('data {"x": (N, d), "y": (N,)}', f"{got}", "name the two arrays"))
-    x, y = np.asarray(data["x"]), np.asarray(data["y"])
-    if x.ndim != 2 or y.ndim != 1:
-        raise DataError(
-            explain(
-                "x of shape (N, d) and y of shape (N,)",
-                f"x {x.shape}, y {y.shape}",
-                "reshape them, e.g. y.ravel()",
-            )
-        )
-    check_response(y)
-    return {**data, "x": _as_floats(x), "y": _as_floats(y)}
-
-
-def _as_floats(array: np.ndarray) -> np.ndarray:
-    """Whole numbers as the smallest type that holds them exactly."""
-    if array.dtype.kind not in "biu":
-        return array
-    exact = int(array.max()) <= 2**24 and int(array.min()) >= -(2**24)
-    return array.astype(np.float32 if exact else np.float64)
-
-
-def _check_binary(y: np.ndarray) -> None:
-    outside = (y != 0) & (y != 1)
-    if np.any(outside):
-        raise DataError(
-            explain(
-                "y in {0, 1}",
-                f"{y[outside][0]} at row {int(np.argmax(outside))} ({int(outside.sum())} such rows)",
-                "recode the two classes as 0 and 1 (for -1 and 1: (y + 1) / 2)",
-            )
-        )
-
-
-def _check_real(y: np.ndarray) -> None:
-    """Any finite number will do, and finiteness is checked for every array."""
+def _start(heads: int | None, names: tuple[str, ...], row: Any) -> Any:
+    """Zeros, and ones for what is positive."""
+    shape = () if heads is None else (heads,)
+    start = {name: np.ones(()) for name in names}
+    start["coefficients"] = np.zeros((*shape, *np.shape(row["x"])))
+    if "intercept" in names:
+        start["intercept"] = np.zeros(shape)
+    return start if len(names) > 1 else start["coefficients"]

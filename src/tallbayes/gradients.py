@@ -32,8 +32,9 @@ import jax.numpy as jnp
 from tallbayes.draws import gather
 from tallbayes.errors import MethodError, explain
 from tallbayes.minibatch import WithReplacement
-from tallbayes.model import TILE_ROWS, Target
+from tallbayes.model import Target
 from tallbayes.roles import GradientEstimator, Sampling
+from tallbayes.sums import TILE_ROWS, density_terms
 
 SLAB_ROWS = 4
 
@@ -41,7 +42,8 @@ SLAB_ROWS = 4
 class Centre(NamedTuple):
     """The point of expansion theta_0: G and H_X of the likelihood, gradient and precision H of the posterior, W.
 
-    Where d is too large for a dense Hessian, H_X is None and H and W are diagonals.
+    Where d is too large for a dense Hessian, H_X is None and H and W are diagonals. `mismatch` is I - W^T H' W with H'
+    minus the posterior's Hessian at theta_0, where W was not made from it.
     """
 
     mode: jax.Array
@@ -50,6 +52,7 @@ class Centre(NamedTuple):
     posterior_gradient: jax.Array
     precision: jax.Array
     whitening: jax.Array
+    mismatch: Any = None
 
     def move(self, state: jax.Array) -> jax.Array:
         """v = W z."""
@@ -75,19 +78,21 @@ class Runs(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What all paths share: the rows, how many of them count, how many a slab-wise batch reads of what, the centre."""
+    """What all paths share: the rows, how many of them count, how many a slab-wise batch reads of what, the centre, and
+    the units in which parameters are reported."""
 
     rows: Any
     num_rows: Any
     batch_size: Any
     runs: Runs
     centre: Centre
+    units: Any = None
 
 
 class CentredRows(NamedTuple):
     """A batch with what it is at the centre, computed once for all paths that share it.
 
-    For a generalised linear model, by row: eta, l'(eta), l''(eta). For any other model, by batch: the
+    For a regression, by row: eta, l'(eta), l''(eta). For any other model, by batch: the
     gradient at theta_0 and the linear map v -> Hess v there.
     """
 
@@ -218,7 +223,8 @@ def whitened_remainder(
     rest -= prior_bend
     if not _is(c, 1.0):
         rest += (c - 1) * (centre.hessian @ displacement)
-    return centre.pull_back(rest)
+    remainder = centre.pull_back(rest)
+    return remainder if centre.mismatch is None else remainder + centre.mismatch @ state
 
 
 def _is(factor: Any, number: float) -> bool:
@@ -284,9 +290,9 @@ def _run(inputs: Inputs, first: jax.Array, offset: jax.Array, weights: jax.Array
 def centre_rows(target: Target, centre: Centre, rows: Any, weights: jax.Array | None = None) -> CentredRows:
     """Expand a batch of rows at the centre; what an estimator does not use costs nothing once compiled."""
     if target.predictor is not None:
-        eta = rows["x"] @ centre.mode
-        slope_and_curvature = jax.vmap(jax.value_and_grad(jax.grad(target.predictor.call)))
-        return CentredRows(rows, eta, *slope_and_curvature(eta, rows))
+        eta = target.layout.predict(rows["x"], centre.mode)
+        _, slope, curvature = jax.vmap(partial(density_terms, target))(eta, rows)
+        return CentredRows(rows, eta, slope, curvature)
     gradient = jax.grad(partial(_log_likelihood, target, rows, weights))
     return CentredRows(rows, None, *jax.linearize(gradient, centre.mode))
 
@@ -302,10 +308,14 @@ def _centred_terms(
 ) -> jax.Array:
     rows, eta, slope, curvature = batch
     if target.predictor is not None:
-        move = rows["x"] @ displacement
+        layout = target.layout
+        move = layout.predict(rows["x"], displacement)
         there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)
-        terms = _less(_less(there, b, slope), c, curvature * move)
-        return rows["x"].T @ (terms if weights is None else weights * terms)
+        bend = curvature * move if layout.is_scalar else (curvature @ move[:, :, None])[:, :, 0]
+        terms = _less(_less(there, b, slope), c, bend)
+        if weights is not None:
+            terms = jnp.expand_dims(weights, tuple(range(1, terms.ndim))) * terms
+        return layout.pull_back(rows["x"], terms)
     there = jax.grad(partial(_log_likelihood, target, rows, weights))(centre.mode + displacement)
     return _less(_less(there, b, slope), c, curvature(displacement))
 

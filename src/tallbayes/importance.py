@@ -7,7 +7,8 @@ uniform batch almost never sees them and, when it does, overshoots. So row i sta
     c_i = 1 + floor(N q_i^(3/2) / sum_k q_k^(3/2)),   weight 1 / c_i each time
 
 and batches are runs of that list. The sum stays unbiased for any c_i >= 1, and a batch as long as the list is the sum
-over all rows. For a model without a linear predictor the gradient at the mode takes the place of x_i.
+over all rows. With several linear predictors q_i is the sum over them; for a model without any the gradient at the mode
+takes the place of x_i. A row's weight multiplies its share.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor import Anchor
@@ -24,6 +26,7 @@ from tallbayes.compilation import compiled
 from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.table import SHUFFLE_SEED, Table, capacity_for
+from tallbayes.weights import weights_in
 
 PART_ROWS = 2**14
 WORTHWHILE = 16.0
@@ -41,6 +44,9 @@ class Listing:
 def list_rows(target: Target, table: Table, anchor: Anchor) -> Listing | None:
     """The list, or None where reading all rows equally often is about as good."""
     share = leverages(target, table, anchor) ** 1.5
+    weights = weights_in(table.rows)
+    if weights is not None:
+        share *= np.asarray(weights, np.float64)[: len(share)]
     total = share.sum()
     if not np.isfinite(total) or total <= 0 or len(share) * np.sum(share**2) < WORTHWHILE * total**2:
         return None
@@ -65,12 +71,16 @@ def leverages(target: Target, table: Table, anchor: Anchor) -> Floats:
     return np.concatenate(parts)[: table.num_rows]
 
 
-def _part(static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: jax.Array) -> jax.Array:
+def _part(static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: jax.Array) -> Any:
     target, part_rows = static
     part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, part_rows), rows)
     if target.predictor is not None:
-        directions = part["x"].astype(np.float32)
+        directions = target.layout.directions(part["x"].astype(np.float32))
     else:
-        directions = jax.vmap(partial(jax.grad(target.log_likelihood.call), mode))(part).astype(np.float32)
-    moved = directions * whitening if whitening.ndim == 1 else directions @ whitening
-    return (moved**2).sum(axis=1)
+        gradient = jax.vmap(partial(jax.grad(target.log_likelihood.call), mode))(part).astype(np.float32)
+        weights = weights_in(part)
+        if weights is not None:
+            gradient /= jnp.where(weights > 0, weights, 1)[:, None].astype(np.float32)
+        directions = [gradient]
+    moved = [each * whitening if whitening.ndim == 1 else each @ whitening for each in directions]
+    return sum((each**2).sum(axis=1) for each in moved)

@@ -35,6 +35,7 @@ class Laplace:
     target: Target
     observables: Observables
     anchor: Anchor
+    units: Any
     exact: Floats
     controlled: np.ndarray
     sampled: Moments | None
@@ -70,17 +71,20 @@ class Laplace:
         return replace(self, sampled=sampled)
 
 
-def laplace_level(target: Target, observables: Observables, anchor: Anchor, jump: Floats, seed: int) -> Laplace:
+def laplace_level(
+    target: Target, observables: Observables, anchor: Anchor, jump: Floats, seed: int, units: Any = None
+) -> Laplace:
     """The exact parts, which control each observable is averaged with, and a first block of draws."""
-    d = target.dimension if observables.moments else 0
+    d = _exact_moments(target, observables)
     moments = [np.zeros(d), anchor.sd**2] if d else []
-    if not observables.functions:
+    if d and not observables.functions:
         exact = np.concatenate(moments)
-        return Laplace(target, observables, anchor, exact, np.ones(exact.shape, bool), None, jump, seed)
+        return Laplace(target, observables, anchor, units, exact, np.ones(exact.shape, bool), None, jump, seed)
     with jax.enable_x64(True):
-        origin = np.asarray(_read(target, observables, anchor.mode, np.zeros((1, target.dimension))))[0]
-        bend = _curvature_trace(target, observables, anchor)
-    plain = Laplace(target, observables, anchor, np.zeros_like(origin), np.zeros(origin.shape, bool), None, jump, seed)
+        origin = np.asarray(_read(target, observables, anchor.mode, np.zeros((1, target.dimension)), units))[0]
+        bend = _curvature_trace(target, observables, anchor, units)
+    nothing = np.zeros_like(origin), np.zeros(origin.shape, bool), None
+    plain = Laplace(target, observables, anchor, units, *nothing, jump, seed)
     control = replace(plain, exact=origin + bend, controlled=np.isfinite(bend))
     helps = _block(control, PILOT_BLOCK).variance <= _block(plain, PILOT_BLOCK).variance
     controlled = helps & control.controlled
@@ -95,46 +99,55 @@ def _block(level: Laplace, number: int) -> Moments:
     key = np.random.SeedSequence([level.seed, number])
     z = np.random.default_rng(key).standard_normal((BLOCK_DRAWS, level.target.dimension))
     draws = level.anchor.displacements(z)
+    arguments = level.target, level.observables, level.anchor.mode, draws, level.units
     with jax.enable_x64(True):
-        values = np.array(_read(level.target, level.observables, level.anchor.mode, draws), np.float64)
+        values = np.array(_read(*arguments), np.float64)
         if level.controlled.any():
-            polynomial = np.asarray(_quadratic(level.target, level.observables, level.anchor.mode, draws), np.float64)
+            polynomial = np.asarray(_quadratic(*arguments), np.float64)
             values = np.where(level.controlled, values - polynomial, values)
-    if level.observables.moments:
-        values[:, : 2 * level.target.dimension] = 0.0
+    values[:, : 2 * _exact_moments(level.target, level.observables)] = 0.0
     return Moments.of(values)
 
 
-def _curvature_trace(target: Target, observables: Observables, anchor: Anchor) -> Floats:
+def _exact_moments(target: Target, observables: Observables) -> int:
+    """How many parameters have moments that are known without draws: all of them where they are those of R^d."""
+    return target.dimension if observables.moments and target.reports_itself else 0
+
+
+def _curvature_trace(target: Target, observables: Observables, anchor: Anchor, units: Any) -> Floats:
     """1/2 tr(grad^2 g H^-1): half the second derivatives along the columns of W, added up."""
     columns = np.diag(anchor.whitening) if anchor.whitening.ndim == 1 else anchor.whitening.T
-    return np.asarray(_half_curvatures(target, observables, anchor.mode, columns), np.float64).sum(axis=0)
+    return np.asarray(_half_curvatures(target, observables, anchor.mode, columns, units), np.float64).sum(axis=0)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _read(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array) -> jax.Array:
-    return jax.vmap(lambda draw: observables.values(target, mode, draw))(draws)
+def _read(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any) -> jax.Array:
+    return jax.vmap(lambda draw: observables.values(target, mode, draw, units))(draws)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _half_curvatures(target: Target, observables: Observables, mode: jax.Array, directions: jax.Array) -> jax.Array:
-    return jax.lax.map(lambda v: _along(target, observables, mode, v)[2] / 2, directions, batch_size=32)
+def _half_curvatures(
+    target: Target, observables: Observables, mode: jax.Array, directions: jax.Array, units: Any
+) -> jax.Array:
+    return jax.lax.map(lambda v: _along(target, observables, mode, v, units)[2] / 2, directions, batch_size=32)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _quadratic(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array) -> jax.Array:
+def _quadratic(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any) -> jax.Array:
     def polynomial(v: jax.Array) -> jax.Array:
-        value, slope, bend = _along(target, observables, mode, v)
+        value, slope, bend = _along(target, observables, mode, v, units)
         return slope + bend / 2 + value
 
     return jax.vmap(polynomial)(draws)
 
 
-def _along(target: Target, observables: Observables, mode: jax.Array, direction: jax.Array) -> tuple[Any, Any, Any]:
+def _along(
+    target: Target, observables: Observables, mode: jax.Array, direction: jax.Array, units: Any
+) -> tuple[Any, Any, Any]:
     """g and its first two derivatives at theta_0 along a direction."""
 
     def line(t: jax.Array) -> jax.Array:
-        return observables.values(target, mode, t * direction)
+        return observables.values(target, mode, t * direction, units)
 
     def slope(function: Callable[[jax.Array], jax.Array], t: jax.Array) -> jax.Array:
         return jax.jvp(function, (t,), (jnp.ones_like(t),))[1]

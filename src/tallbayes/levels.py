@@ -73,7 +73,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LevelBlock:
-    """Moments of one block's samples, of the fine side, and of the coarse side."""
+    """Moments of one block's samples, of the fine side, and of the coarse side; and where the paths ended."""
 
     delta: Moments
     fine: Moments
@@ -82,6 +82,7 @@ class LevelBlock:
     farthest: float
     strained: float
     evaluations: int
+    points: Floats | None = None
 
 
 def make_problem(
@@ -129,7 +130,7 @@ def _no_steps_contraction(problem: Problem) -> None:
 
 def sample_level(problem: Problem, level: int, block: int) -> LevelBlock:
     """Samples block * 32 .. block * 32 + 31 of a level."""
-    delta, fine, coarse, distance, strained = _sample(problem, level, block)
+    delta, fine, coarse, distance, strained, points = _sample(problem, level, block)
     finite = np.isfinite(delta).all(axis=1) & np.isfinite(fine).all(axis=1) & np.isfinite(distance)
     with np.errstate(invalid="ignore", over="ignore"):
         return LevelBlock(
@@ -140,6 +141,7 @@ def sample_level(problem: Problem, level: int, block: int) -> LevelBlock:
             farthest=float(np.sqrt(np.max(distance, initial=0.0))) if finite.all() else np.inf,
             strained=float(strained.mean()),
             evaluations=BLOCK_PATHS * problem.evaluations(level),
+            points=points.astype(np.float32),
         )
 
 

@@ -26,9 +26,10 @@ from tallbayes.ascent import Propose, climb
 from tallbayes.errors import PosteriorError
 from tallbayes.expansion import Expansion, Ranges, Survey, require_finite
 from tallbayes.lbfgs import climb_diagonal
-from tallbayes.model import Curvature, Target
+from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.roles import Executor
+from tallbayes.sums import Curvature
 from tallbayes.table import Table
 
 log = logging.getLogger("tallbayes")

@@ -1,19 +1,16 @@
-"""Models: a log prior, the log likelihood of one row, and sums of derivatives over all rows.
+"""Models: a log prior and the log likelihood of one row.
 
-    log pi(theta | X) = log pi(theta) + sum_i log p(x_i | theta) + constant
+    log pi(theta | X) = log pi(theta) + sum_i w_i log p(x_i | theta) + constant
 
-A `Model` is what a user writes, on any pytree theta. A `Target` is the same on flat vectors in R^d, as a
-hashable value. A generalised linear model also has p(x | theta) = exp l(x . theta, row): then the gradient and
-the Hessian of a row are two scalars, l' x and l'' x x^T.
+A `Model` is what a user writes, on any pytree theta. A `Target` is the same on flat vectors u in R^d, as a hashable
+value: theta = c(u) by the constraints, log pi(u) = log pi(c(u)) + log |c'(u)|. A regression also has
+p(x | theta) = exp l(eta, row) with a linear predictor eta: then gradient and Hessian of a row are l' and l'' of eta.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from functools import partial
-from math import prod
 from typing import Any
 
 import jax
@@ -22,21 +19,9 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.identity import Function, identify, output_of
+from tallbayes.predictors import Layout
+from tallbayes.space import Space, make_space, shaped
 from tallbayes.structure import Structure
-
-TILE_ROWS = 256
-CHUNK_ROWS = 2**18
-
-
-class Curvature(Enum):
-    """What a pass sums of the second derivatives; the value is the number of axes of the sum.
-
-    DIAGONAL is exact for a model with a linear predictor, else minus the sum of squared gradients of the rows.
-    """
-
-    NONE = 0
-    DIAGONAL = 1
-    DENSE = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +29,14 @@ class Model:
     """A posterior as its owner writes it.
 
     `log_likelihood(theta, row)` is for ONE row; `initial` is a pytree of start values, or a function of one
-    row that makes it. `predictor(eta, row)`, where given, is the log likelihood as a function of the linear
-    predictor eta = row["x"] . theta. `check(data)` may refuse or convert the arrays. `log_concave=True` declares
-    that log prior plus log likelihood is concave in theta whatever the rows, so that there is one mode and the
-    search for a second is left out; nothing verifies it.
+    row that makes it. `constraints` is a pytree like `initial` or a part of it, with values of `tb.constraints`: the
+    log prior is a density of theta itself, and the Jacobian is taken care of. `check(data)` may refuse or convert the
+    arrays. `log_concave=True` declares that the log posterior is concave in R^d whatever the rows, so that there
+    is one mode and the search for a second is left out; nothing verifies it.
+
+    `predictor(eta, row)`, where given, is the log likelihood as a function of the linear predictor of row["x"], whose
+    place in theta the `layout` tells. `report(theta, units)` says in which terms parameters are reported and
+    quantities are asked for (theta itself if None), `structure` in which order; `units` are arrays it needs.
 
     >>> import jax.numpy as jnp
     >>> model = Model(
@@ -63,31 +52,57 @@ class Model:
     predictor: Callable[[Any, Any], Any] | None = None
     check: Callable[[Any], Any] | None = None
     log_concave: bool = False
+    constraints: Any = None
+    layout: Layout = Layout()
+    report: Callable[[Any, Any], Any] | None = None
+    units: Any = None
+    structure: Structure | None = None
 
 
 @dataclass(frozen=True)
 class Target:
-    """A model bound to the shape of its rows, on flat vectors; static and hashable."""
+    """A model bound to the shape of its rows, on flat vectors u; static and hashable.
+
+    `structure` is that of what is reported: theta, or what the model makes of it.
+    """
 
     log_prior: Function
     log_likelihood: Function
     predictor: Function | None
-    treedef: Any
-    shapes: tuple[tuple[int, ...], ...]
+    layout: Layout
+    space: Space
+    report: Function | None
+    structure: Structure
+    ordered: bool = False
     log_concave: bool = False
 
     @property
     def dimension(self) -> int:
-        return sum(prod(shape) for shape in self.shapes)
+        return self.space.dimension
 
     @property
-    def structure(self) -> Structure:
-        leaves = [np.empty(shape) for shape in self.shapes]
-        return Structure.of(jax.tree.unflatten(self.treedef, leaves))
+    def reports_itself(self) -> bool:
+        """Whether u itself is what is reported."""
+        return self.report is None and self.space.is_free
 
-    def unravel(self, vector: jax.Array | np.ndarray) -> Any:
-        """The user's pytree of a flat vector."""
-        return _unravel(self.treedef, self.shapes, vector)
+    def reported(self, vector: jax.Array | np.ndarray, units: Any) -> Any:
+        """What is reported of a flat vector, as its owner's pytree."""
+        theta = self.space.theta(vector)
+        return theta if self.report is None else self.report(theta, units)
+
+    def reported_vector(self, vector: jax.Array, units: Any) -> jax.Array:
+        """The same, flat, in the order of the structure."""
+        if self.reports_itself:
+            return vector
+        tree = self.reported(vector, units)
+        leaves = self.structure.leaves(tree) if self.ordered else jax.tree.leaves(tree)
+        return jnp.concatenate([jnp.ravel(leaf).astype(vector.dtype) for leaf in leaves])
+
+    def moved(self, mode: jax.Array, displacement: jax.Array, units: Any) -> jax.Array:
+        """How far the reported parameters move when u does."""
+        if self.reports_itself:
+            return displacement
+        return self.reported_vector(mode + displacement, units) - self.reported_vector(mode, units)
 
 
 def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
@@ -96,35 +111,42 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
     Raises ModelError where a function does not return one real number.
     """
     initial = model.initial(row) if callable(model.initial) else model.initial
-    leaves, treedef = jax.tree.flatten(initial)
-    if not leaves:
-        raise ModelError(explain("initial to hold at least one parameter", repr(initial), "pass start values"))
-    shapes = tuple(np.shape(leaf) for leaf in leaves)
-    try:
-        start = np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in leaves])
-    except (TypeError, ValueError) as error:
-        raise ModelError(explain("start values that are numbers", repr(initial), "zeros, or a rough guess")) from error
-    if not np.all(np.isfinite(start)):
-        raise ModelError(explain("finite start values", f"{initial}", "zeros, or a rough guess"))
+    space, start = make_space(initial, model.constraints)
 
-    def on_vector(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda vector, *rest: function(_unravel(treedef, shapes, vector), *rest)
+    def prior(vector: Any) -> Any:
+        return model.log_prior(space.theta(vector)) + space.log_jacobian(vector)
 
-    prior, likelihood = on_vector(model.log_prior), on_vector(model.log_likelihood)
+    def likelihood(vector: Any, row: Any) -> Any:
+        return model.log_likelihood(space.theta(vector), row)
+
     _require_scalar("log_prior(theta)", prior, start)
     _require_scalar("log_likelihood(theta, row)", likelihood, start, row)
     predictor = None
     if model.predictor is not None:
-        predictor = identify(model.predictor, np.float64(0.0), row, derivatives=True)
+        eta = np.float64(0.0) if model.layout.is_scalar else np.zeros(model.layout.size)
+        predictor = identify(model.predictor, eta, row, derivatives=True)
+    report, structure = _report(model, space, start)
     target = Target(
         log_prior=identify(prior, start, derivatives=True),
         log_likelihood=identify(likelihood, start, row, derivatives=True),
         predictor=predictor,
-        treedef=treedef,
-        shapes=shapes,
+        layout=model.layout,
+        space=space,
+        report=report,
+        structure=structure,
+        ordered=model.structure is not None,
         log_concave=bool(model.log_concave),
     )
     return target, start
+
+
+def _report(model: Model, space: Space, start: np.ndarray) -> tuple[Function | None, Structure]:
+    """What is reported, as a value, and the structure of it."""
+    if model.report is None:
+        return None, model.structure or Structure.of(shaped(jax.eval_shape(space.theta, start)))
+    theta = shaped(jax.eval_shape(space.theta, start))
+    reported = output_of(model.report, theta, model.units)
+    return identify(model.report, theta, model.units), model.structure or Structure.of(shaped(reported))
 
 
 def runs_in_float32(target: Target, row: Any) -> bool:
@@ -142,14 +164,6 @@ def runs_in_float32(target: Target, row: Any) -> bool:
         except TypeError:
             return False
     return True
-
-
-def _unravel(treedef: Any, shapes: tuple[tuple[int, ...], ...], vector: jax.Array | np.ndarray) -> Any:
-    leaves, offset = [], 0
-    for shape in shapes:
-        leaves.append(vector[offset : offset + prod(shape)].reshape(shape))
-        offset += prod(shape)
-    return jax.tree.unflatten(treedef, leaves)
 
 
 def _require_scalar(name: str, function: Callable[..., Any], *arguments: Any) -> None:
@@ -171,94 +185,3 @@ def _require_scalar(name: str, function: Callable[..., Any], *arguments: Any) ->
                 "sum over the row's own entries (not over rows: it is given one row)",
             )
         )
-
-
-@partial(jax.jit, static_argnums=0, static_argnames="curvature")
-def likelihood_sums(
-    target: Target,
-    rows: Any,
-    start: jax.Array,
-    stop: jax.Array,
-    theta: jax.Array,
-    *,
-    curvature: Curvature = Curvature.DENSE,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Value, gradient and curvature of sum_{start <= i < stop} log p(x_i | theta), in theta's precision.
-
-    One pass, in tiles of a fixed number of rows added up in their order, so that the bits do not depend on
-    threads and the memory does not depend on the number of rows.
-    """
-    tile_terms = _predictor_terms if target.predictor is not None else _general_terms
-
-    def tile(index: jax.Array, sums: Any) -> Any:
-        first = start + index * TILE_ROWS
-        part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype), rows)
-        weights = (first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop).astype(theta.dtype)
-        return jax.tree.map(jnp.add, sums, tile_terms(target, part, weights, theta, curvature))
-
-    shapes = ((), theta.shape, theta.shape * curvature.value)
-    begin = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes)
-    return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, begin)
-
-
-def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
-    part = jax.lax.dynamic_slice_in_dim(leaf, first, TILE_ROWS)
-    return part.astype(dtype) if jnp.issubdtype(part.dtype, jnp.floating) else part
-
-
-def _predictor_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature) -> Any:
-    x = rows["x"]
-    assert target.predictor is not None
-    value = target.predictor.call
-    slope = jax.grad(value)
-    eta = x @ theta
-    l0, (l1, l2) = jax.vmap(value)(eta, rows), jax.vmap(jax.value_and_grad(slope))(eta, rows)
-    w2 = weights * l2
-    match curvature:
-        case Curvature.DENSE:
-            # Weights on the transposed side: 10 to 20% less than x.T @ (w2[:, None] * x), measured for d = 5 and 20.
-            hessian = (x.T * w2) @ x
-        case Curvature.DIAGONAL:
-            hessian = w2 @ x**2
-        case Curvature.NONE:
-            hessian = jnp.zeros((), theta.dtype)
-    return jnp.sum(weights * l0), x.T @ (weights * l1), hessian
-
-
-def _general_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature) -> Any:
-    def each(vector: jax.Array, row: Any) -> jax.Array:
-        return target.log_likelihood.call(vector, row)
-
-    def total(vector: jax.Array) -> jax.Array:
-        return jnp.sum(weights * jax.vmap(each, (None, 0))(vector, rows))
-
-    gradient = jax.grad(total)
-
-    def hessian_column(direction: jax.Array) -> jax.Array:
-        return jax.jvp(gradient, (theta,), (direction,))[1]
-
-    match curvature:
-        case Curvature.DENSE:
-            hessian = jax.lax.map(hessian_column, jnp.eye(theta.size, dtype=theta.dtype), batch_size=32)
-        case Curvature.DIAGONAL:
-            # Fisher's identity: the expected outer product of a row's gradient is minus its expected Hessian.
-            hessian = -(weights @ jax.vmap(jax.grad(each), (None, 0))(theta, rows) ** 2)
-        case Curvature.NONE:
-            hessian = jnp.zeros((), theta.dtype)
-    value, slope = jax.value_and_grad(total)(theta)
-    return value, slope, hessian
-
-
-@partial(jax.jit, static_argnums=0)
-def prior_terms(target: Target, theta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Value, gradient and Hessian of log pi(theta)."""
-    prior = target.log_prior.call
-    return prior(theta), jax.grad(prior)(theta), jax.hessian(prior)(theta)
-
-
-@partial(jax.jit, static_argnums=0)
-def prior_probe(target: Target, theta: jax.Array, signs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Value and gradient of log pi(theta), and s * (Hessian s): its diagonal, exactly so if it has nothing else."""
-    prior = target.log_prior.call
-    gradient, product = jax.jvp(jax.grad(prior), (theta,), (signs,))
-    return prior(theta), gradient, signs * product

@@ -16,8 +16,9 @@ from tallbayes.ascent import climb, distance
 from tallbayes.errors import PosteriorError
 from tallbayes.expansion import Expansion, Ranges, Survey, prior_expansion, require_finite
 from tallbayes.lbfgs import climb_diagonal
-from tallbayes.model import Curvature, Target
+from tallbayes.model import Target
 from tallbayes.moments import Floats
+from tallbayes.sums import Curvature
 from tallbayes.table import Table
 
 SAMPLE_ROWS = 1_024

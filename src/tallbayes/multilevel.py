@@ -40,6 +40,7 @@ LONGEST_MEMORY = 0.8
 SLOWEST_DECAY = 0.4
 FALSE_ALARM = 1e-7
 SECONDS_BETWEEN_REPORTS = 0.5
+KEPT_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Budget:
 
 @dataclass(frozen=True, eq=False)
 class LevelState:
-    """All samples of one level so far, merged."""
+    """All samples of one level so far, merged; of where their paths ended, the first blocks."""
 
     delta: Moments
     fine: Moments
@@ -61,6 +62,7 @@ class LevelState:
     nonfinite: int
     farthest: float
     strained: float
+    points: tuple[Floats, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -68,7 +70,8 @@ class LevelState:
 
     @classmethod
     def of(cls, block: LevelBlock) -> LevelState:
-        return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest, block.strained)
+        points = () if block.points is None else (block.points,)
+        return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest, block.strained, points)
 
     def add(self, block: LevelBlock) -> LevelState:
         with np.errstate(invalid="ignore", over="ignore"):
@@ -80,7 +83,12 @@ class LevelState:
                 max(self.farthest, block.farthest),
                 self.strained
                 + (block.strained - self.strained) * block.delta.count / (self.samples + block.delta.count),
+                self._points_with(block),
             )
+
+    def _points_with(self, block: LevelBlock) -> tuple[Floats, ...]:
+        kept = sum(part.nbytes for part in self.points)
+        return self.points if block.points is None or kept >= KEPT_BYTES else (*self.points, block.points)
 
 
 @dataclass(frozen=True, eq=False)

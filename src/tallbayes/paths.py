@@ -39,14 +39,18 @@ from tallbayes.table import Table
 
 @dataclass(frozen=True)
 class Observables:
-    """What is read off a path: the first two moments of theta - theta_0 if asked, then functions of theta."""
+    """What is read off a path: the first two moments of the reported parameters, as they differ from those at theta_0,
+    if asked; then functions of them."""
 
     moments: bool
     functions: tuple[Function, ...]
 
-    def values(self, target: Target, mode: jax.Array, displacement: jax.Array) -> jax.Array:
-        parts = [displacement, displacement**2] if self.moments else []
-        theta = target.unravel(mode + displacement)
+    def values(self, target: Target, mode: jax.Array, displacement: jax.Array, units: Any = None) -> jax.Array:
+        parts = []
+        if self.moments:
+            moved = target.moved(mode, displacement, units)
+            parts = [moved, moved**2]
+        theta = target.reported(mode + displacement, units) if self.functions else None
         for function in self.functions:
             leaves = jax.tree.leaves(function(theta))
             parts += [jnp.ravel(leaf).astype(displacement.dtype) for leaf in leaves]
@@ -83,11 +87,12 @@ def make_inputs(
             posterior_gradient=place(anchor.gradient),
             precision=place(anchor.precision),
             whitening=place(anchor.whitening),
+            mismatch=place(anchor.mismatch),
         )
         runs = Runs(np.int32(table.num_rows))
         if listing is not None:
             runs = Runs(np.int32(listing.length), jax.device_put(listing.rows), jax.device_put(listing.weights))
-        return Inputs(table.rows, np.int32(table.num_rows), np.int32(batch_size), runs, centre)
+        return Inputs(table.rows, np.int32(table.num_rows), np.int32(batch_size), runs, centre, table.units)
 
 
 class Schedule(NamedTuple):
@@ -104,13 +109,15 @@ class Schedule(NamedTuple):
 
 class PathEnd(NamedTuple):
     """One sample: Delta_l, what the fine and the coarse side read (beyond u, where there is one), how far out the
-    fine path ended, and the share of its steps that were strained."""
+    fine path ended, the share of its steps that were strained, and where it ended: theta - theta_0 of the fine path
+    and of what is taken off it, the coarse paths or, at level 0, u."""
 
     delta: jax.Array
     fine: jax.Array
     coarse: jax.Array
     distance: jax.Array
     strained: jax.Array
+    points: jax.Array
 
 
 class Move(NamedTuple):
@@ -174,7 +181,8 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
     extra = coupling.num_indices(size) if size else 0
 
     def read(state: jax.Array) -> jax.Array:
-        return plan.observables.values(plan.target, inputs.centre.mode, displacement_of(plan, inputs, state))
+        displacement = displacement_of(plan, inputs, state)
+        return plan.observables.values(plan.target, inputs.centre.mode, displacement, inputs.units)
 
     def read_coarse(states: jax.Array) -> jax.Array:
         return jnp.mean(jax.vmap(read)(states), axis=0)
@@ -232,11 +240,13 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
     begin = (fine, coarse, u, Totals(solo_total, zero, zero))
     fine, coarse, u, totals = run_steps(joint_key, schedule.joint_steps, draw_two, joint, begin)
-    distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))
+    taken_off = jnp.where(schedule.joint_steps > 0, coarse, u)
+    points = jax.vmap(partial(displacement_of, plan, inputs))(jnp.concatenate([fine.state[None], taken_off]))
+    distance = inputs.centre.square_length(points[0])
     steps = schedule.solo_steps + 2 * schedule.joint_steps
     reference = read_laplace(u)
     ends = read(fine.state) - reference, read_coarse(coarse) - reference
-    return _path_end(schedule, totals, *ends, distance, fine.strained / steps.astype(dtype))
+    return _path_end(schedule, totals, *ends, distance, fine.strained / steps.astype(dtype), points)
 
 
 def _moved(before: Move, step: Move) -> Move:
@@ -265,7 +275,7 @@ class Totals(NamedTuple):
 
 
 def _path_end(
-    schedule: Schedule, totals: Totals, fine_end: Any, coarse_end: Any, distance: Any, strained: Any
+    schedule: Schedule, totals: Totals, fine_end: Any, coarse_end: Any, distance: Any, strained: Any, points: Any
 ) -> PathEnd:
     """Window means where there is a window, end points where there is none."""
     fine_points = jnp.maximum(schedule.solo_window + schedule.fine_window, 1).astype(fine_end.dtype)
@@ -276,7 +286,7 @@ def _path_end(
     longer = totals.fine / fine_points - totals.matched / coarse_points
     difference = jnp.where(windowed, longer + totals.difference / coarse_points, fine_end - coarse_end)
     delta = jnp.where(coupled, difference, fine)
-    return PathEnd(delta, fine, jnp.where(coupled, fine - difference, 0), distance, strained)
+    return PathEnd(delta, fine, jnp.where(coupled, fine - difference, 0), distance, strained, points)
 
 
 def sample_pair(

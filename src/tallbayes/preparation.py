@@ -14,9 +14,10 @@ from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.expansion import expand
 from tallbayes.importance import Listing, list_rows
 from tallbayes.mode import anchor_at, find_anchor
-from tallbayes.model import Curvature, Model, Target, bind, runs_in_float32
+from tallbayes.model import Model, Target, bind, runs_in_float32
 from tallbayes.quantities import Estimands
 from tallbayes.roles import Executor
+from tallbayes.sums import Curvature
 from tallbayes.table import Table, check_rows, make_table, needs_float64
 
 FLOAT32_ROUNDING = 2.0**-24
@@ -62,7 +63,7 @@ def prepare(
     precision = asked_precision
     if precision is None:
         precision = "float64" if needs_float64(arrays) or not runs_in_float32(target, row) else "float32"
-    table = make_table(arrays, precision, shuffle)
+    table = make_table(arrays, precision, shuffle, model.units)
     if meanwhile is not None:
         meanwhile(target, table, start, precision)
     found = find_anchor(target, table, start, executor) if anchor is None else _renewed(target, table, anchor, executor)
@@ -92,7 +93,8 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
                 "anchor=None to find the mode anew",
             )
         )
-    return anchor_at(here, passes=1, num_rows=table.num_rows)
+    found = anchor_at(here, passes=1, num_rows=table.num_rows)
+    return replace(found, precision=anchor.precision, hessian=found.precision) if anchor.recentred else found
 
 
 def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:
@@ -100,7 +102,8 @@ def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:
     w, change = anchor.whitening, gradient - anchor.gradient
     if anchor.is_diagonal:
         return float(max(np.abs(w * change).max(), np.abs(w**2 * hessian - 1).max()))
-    return float(max(np.abs(w.T @ change).max(), np.abs(w.T @ hessian @ w - np.eye(len(w))).max()))
+    own = anchor.precision if anchor.hessian is None else anchor.hessian
+    return float(max(np.abs(w.T @ change).max(), np.abs(w.T @ (hessian - own) @ w).max()))
 
 
 def with_listing(prepared: Prepared) -> Prepared:
@@ -111,10 +114,11 @@ def with_listing(prepared: Prepared) -> Prepared:
 
 def refine_precision(prepared: Prepared, estimands: Estimands, fraction: float) -> Prepared:
     """Go to float64 where theta_0 + v in float32 would blur v by a tenth of the tolerance."""
-    moves_alone = prepared.target.predictor is not None and not estimands.observables.functions
+    target, anchor = prepared.target, prepared.anchor
+    moves_alone = target.predictor is not None and target.reports_itself and not estimands.observables.functions
     if prepared.asked_precision is not None or prepared.precision == "float64" or moves_alone:
         return prepared
-    blur = FLOAT32_ROUNDING * np.max(np.abs(prepared.anchor.mode) / prepared.anchor.sd)
+    blur = FLOAT32_ROUNDING * np.max(np.abs(anchor.mode) / anchor.sd)
     if blur <= 0.1 * fraction:
         return prepared
     return replace(prepared, table=prepared.table.widened(), precision="float64")

@@ -1,8 +1,8 @@
 """Quantities: from the moments of the levels to the numbers that were asked for.
 
-Below the waist a path is read as one vector: theta - theta_0 and its square if "mean" or "sd" is wanted, then the
-user's functions. A posterior mean or an expectation E g is the sum over levels. The standard deviation is not
-linear; its error is that of its linear part, by level
+Below the waist a path is read as one vector: the reported parameters less those at the mode, and the squares, if a mean
+or an sd is wanted, then the user's functions. A posterior mean or an expectation E g is the sum over levels. The
+standard deviation is not linear; its error is that of its linear part, by level
 
     sd = sqrt(m2 - m1^2),   (Delta2 - 2 m1 Delta1) / (2 sd),   m_k = E_Laplace + sum_l E Delta_k
 
@@ -26,6 +26,7 @@ from tallbayes.laplace import Laplace
 from tallbayes.model import Target
 from tallbayes.moments import Floats, Moments
 from tallbayes.paths import Observables
+from tallbayes.space import shaped
 from tallbayes.structure import Structure
 
 LAPLACE_DRAWS = 1024
@@ -49,6 +50,7 @@ class Quantity:
 class Estimands:
     """All quantities of a run, how to read them off a path, and their scale under Laplace.
 
+    `mode` is that of the reported parameters: theta in its owner's terms at the mode of u.
     `jump` is the height of the jumps of an observable whose derivative is zero wherever it is taken, and zero for all
     others: that such a one did not vary among a few samples says little.
     """
@@ -145,26 +147,29 @@ def _sd(estimands: Estimands, total: Floats) -> Floats:
 
 
 def make_estimands(
-    wanted: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None, target: Target, anchor: Anchor
+    wanted: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None, target: Target, anchor: Anchor, units: Any = None
 ) -> Estimands:
     """Read the `quantities` argument: names and functions of theta, or "mean" and "sd" by default."""
-    quantities, observables = read_quantities(wanted, target, anchor.mode)
-    scale, jump = _laplace_scale(target, observables, anchor, [(q.name, q.columns) for q in quantities])
-    return Estimands(quantities, observables, anchor.mode, scale, jump)
+    quantities, observables = read_quantities(wanted, target, anchor.mode, units)
+    scale, jump = _laplace_scale(target, observables, anchor, units, [(q.name, q.columns) for q in quantities])
+    with jax.enable_x64(True):
+        mode = np.asarray(target.reported_vector(jax.numpy.asarray(anchor.mode), units))
+    return Estimands(quantities, observables, mode, scale, jump)
 
 
 def read_quantities(
-    wanted: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None, target: Target, point: Floats
+    wanted: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None, target: Target, point: Floats, units: Any = None
 ) -> tuple[tuple[Quantity, ...], Observables]:
     """Where each quantity stands among the observables, and the observables; `point` is any theta."""
     named = _named(wanted)
     moments = any(kind in ("mean", "sd") for kind in named.values())
-    position = 2 * target.dimension if moments else 0
+    size = target.structure.size
+    position = 2 * size if moments else 0
     quantities, functions = [], []
-    theta = target.unravel(np.asarray(point))
+    theta = shaped(output_of(target.reported, np.asarray(point), units))
     for name, what in named.items():
         if isinstance(what, str):
-            quantities.append(Quantity(name, what, _MOMENT_COLUMN[what] * target.dimension, target.structure))
+            quantities.append(Quantity(name, what, _MOMENT_COLUMN[what] * size, target.structure))
             continue
         shape = _output(name, what, theta)
         functions.append(identify(what, theta))
@@ -220,24 +225,27 @@ def _output(name: str, function: Callable[[Any], Any], theta: Any) -> Structure:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _read(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, sd: jax.Array) -> Any:
+def _read(
+    target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, sd: jax.Array, units: Any
+) -> Any:
     """Values, and derivatives along one direction in which all parameters move."""
-    return jax.vmap(lambda draw: jax.jvp(partial(observables.values, target, mode), (draw,), (sd,)))(draws)
+    values = partial(observables.values, target, mode, units=units)
+    return jax.vmap(lambda draw: jax.jvp(values, (draw,), (sd,)))(draws)
 
 
 def _laplace_scale(
-    target: Target, observables: Observables, anchor: Anchor, columns: list[tuple[str, slice]]
+    target: Target, observables: Observables, anchor: Anchor, units: Any, columns: list[tuple[str, slice]]
 ) -> tuple[Floats, Floats]:
     """Sd of every observable under N(theta_0, H^-1), by fixed Gaussian draws (exact for theta itself), and its jumps.
 
     One that jumps and was not seen to do so is taken to do it with the probability that such luck allows, 3 in M.
     """
-    if not observables.functions:
+    if target.reports_itself and not observables.functions:
         return np.concatenate([anchor.sd, np.sqrt(2) * anchor.sd**2]), np.zeros(2 * target.dimension)
     draws = np.vstack([np.zeros(target.dimension), anchor.draws(LAPLACE_DRAWS)])
     with jax.enable_x64(True):
         values, slopes = (
-            np.asarray(part, np.float64) for part in _read(target, observables, anchor.mode, draws, anchor.sd)
+            np.asarray(part, np.float64) for part in _read(target, observables, anchor.mode, draws, anchor.sd, units)
         )
     for name, part in columns:
         if not np.all(np.isfinite(values[:, part])):
@@ -252,6 +260,6 @@ def _laplace_scale(
     scale, height = values[1:].std(axis=0), np.ptp(values, axis=0)
     jump = np.where(np.all(slopes == 0, axis=0), np.where(height > 0, height, 1.0), 0.0)
     scale = np.where((scale == 0) & (jump > 0), jump * np.sqrt(3 / LAPLACE_DRAWS), scale)
-    if observables.moments:
+    if observables.moments and target.reports_itself:
         scale[: target.dimension] = anchor.sd
     return scale, jump

@@ -194,6 +194,8 @@ class Result:
     settings: dict[str, Any]
     tuning: Tuning | None = None
     notes: tuple[str, ...] = ()
+    posterior: Any = None
+    encoding: Any = None
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:

@@ -11,11 +11,15 @@ import numpy as np
 
 from tallbayes.anchor import Anchor
 from tallbayes.errors import ResultFileError, explain
+from tallbayes.posterior import Posterior
 from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Result, Status, Trial, Tuning
 from tallbayes.structure import Structure
 
-FORMAT = "tallbayes result 2"
-_TYPES = {cls.__name__: cls for cls in (Anchor, Contraction, Cost, Estimate, Level, Rates, Structure, Trial, Tuning)}
+FORMAT = "tallbayes result 3"
+_TYPES = {
+    cls.__name__: cls
+    for cls in (Anchor, Contraction, Cost, Estimate, Level, Posterior, Rates, Structure, Trial, Tuning)
+}
 
 
 def save(result: Result, path: str | Path) -> None:
@@ -66,6 +70,8 @@ _RESULT_FIELDS = (
     "settings",
     "tuning",
     "notes",
+    "posterior",
+    "encoding",
 )
 
 

@@ -80,6 +80,13 @@ class Structure:
             return dict(zip(self.keys, parts, strict=True))
         return tuple(parts) if self.kind == "tuple" else parts
 
+    def leaves(self, tree: Any) -> Iterator[Any]:
+        """The leaves of a tree that has this structure, in its order (JAX sorts the keys of a dict)."""
+        if self.kind == "leaf":
+            yield tree
+        for key, child in zip(self.keys, self.children, strict=True):
+            yield from child.leaves(tree[key])
+
     def labels(self, prefix: str) -> Iterator[str]:
         """A name for every scalar, in flat order."""
         if self.kind == "leaf":

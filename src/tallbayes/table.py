@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.model import CHUNK_ROWS, TILE_ROWS
+from tallbayes.sums import CHUNK_ROWS, TILE_ROWS
 
 SHUFFLE_SEED = 20170617
 BLOCK_BYTES = 2**21
@@ -30,12 +30,14 @@ ALIGNMENT = 64
 class Table:
     """Rows on the device: a pytree of arrays with a leading axis of `capacity` >= `num_rows`.
 
-    Where they are `shuffled`, the first m rows are a random sample of all.
+    Where they are `shuffled`, the first m rows are a random sample of all. `units` are what a model needs to report its
+    parameters in other terms than those of these rows.
     """
 
     rows: Any
     num_rows: int
     shuffled: bool = False
+    units: Any = None
 
     @property
     def capacity(self) -> int:
@@ -92,7 +94,7 @@ def check_rows(data: Any) -> Any:
     return jax.tree.map(np.asarray, data)
 
 
-def make_table(arrays: Any, dtype: str, shuffle: bool = False) -> Table:
+def make_table(arrays: Any, dtype: str, shuffle: bool = False, units: Any = None) -> Table:
     """Put checked arrays on the device in `dtype` (integers as int32), padded; shuffled once if asked.
 
     The shuffle is fixed: blocks of consecutive rows then have one law for all levels, seeds and resumes.
@@ -111,7 +113,8 @@ def make_table(arrays: Any, dtype: str, shuffle: bool = False) -> Table:
         return jax.device_put(padded)
 
     with jax.enable_x64(True):
-        return Table(jax.tree_util.tree_map_with_path(place, arrays), num_rows, shuffle)
+        units = jax.tree.map(lambda array: jax.device_put(np.asarray(array, np.float64)), units)
+        return Table(jax.tree_util.tree_map_with_path(place, arrays), num_rows, shuffle, units)
 
 
 def _shuffled_order(num_rows: int) -> np.ndarray:

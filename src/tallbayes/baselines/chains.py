@@ -26,7 +26,7 @@ import numpy as np
 from tallbayes.anchor import Anchor
 from tallbayes.display import table as align
 from tallbayes.errors import InputError, explain
-from tallbayes.gradients import Centre
+from tallbayes.gradients import Inputs
 from tallbayes.model import Target
 from tallbayes.moments import Floats, Moments
 from tallbayes.paths import Observables
@@ -151,17 +151,18 @@ class Sums(NamedTuple):
     second: Any
 
 
-def make_reader(target: Target, observables: Observables, centre: Centre) -> tuple[Callable[..., Sums], jax.Array]:
+def make_reader(target: Target, observables: Observables, inputs: Inputs) -> tuple[Callable[..., Sums], jax.Array]:
     """read(states, weight) of all chains at one time, and the values at the mode that it takes off.
 
     Differences from the mode are squared and summed in float64: raw second moments of a quantity that is large
     beside its own spread would cancel.
     """
-    d = target.dimension if observables.moments else 0
-    origin = observables.values(target, centre.mode, jnp.zeros_like(centre.mode))
+    d = target.structure.size if observables.moments else 0
+    mode, units = inputs.centre.mode, inputs.units
+    origin = observables.values(target, mode, jnp.zeros_like(mode), units)
 
     def read(states: jax.Array, weight: jax.Array) -> Sums:
-        values = jax.vmap(lambda state: observables.values(target, centre.mode, state))(states)
+        values = jax.vmap(lambda state: observables.values(target, mode, state, units))(states)
         first = (values - origin).astype(jnp.float64)
         second = jnp.concatenate([first**2, first[:, :d] * first[:, d : 2 * d]], axis=1)
         return Sums(weight, weight * first, weight * second)

@@ -36,11 +36,12 @@ from tallbayes.couplings import Antithetic
 from tallbayes.dynamics import Euler
 from tallbayes.errors import InputError, explain
 from tallbayes.gradients import Full, Inputs
-from tallbayes.model import Model, likelihood_sums
+from tallbayes.model import Model
 from tallbayes.paths import Plan, make_drawer, make_inputs
 from tallbayes.preparation import check_data, prepare
 from tallbayes.quantities import make_estimands
 from tallbayes.randomness import path_key, seed_words
+from tallbayes.sums import likelihood_sums
 
 MALA_STREAM = 2
 GAIN_POWER = 0.6
@@ -81,7 +82,7 @@ def mala(
     arrays = check_data(model, data)
     prepared = prepare(model, arrays, _lossless(arrays), False, anchor)
     first_step = _gaussian_step(prepared.anchor) if step is None else float(step)
-    estimands = make_estimands(quantities, prepared.target, prepared.anchor)
+    estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
     # One chain is one path: there is no coarse path, so the coupling is never asked.
     plan = Plan(prepared.target, Full(), Euler(), Antithetic(), estimands.observables, "float64")
     with jax.enable_x64(True):
@@ -135,7 +136,7 @@ def _run(
     plan: Plan, chains: int, inputs: Inputs, seed: Any, edges: Any, log_step: Any, target_acceptance: Any
 ) -> tuple[Sums, jax.Array, jax.Array, jax.Array]:
     """Sums and acceptances by stretch, the values at the mode, and the frozen log h."""
-    read, origin = make_reader(plan.target, plan.observables, inputs.centre)
+    read, origin = make_reader(plan.target, plan.observables, inputs)
     keys = jax.vmap(lambda chain: path_key(seed, MALA_STREAM, chain))(jnp.arange(chains, dtype=jnp.uint32))
     burn_in, one = edges[1], jnp.ones((), jnp.float64)
     move = _make_move(plan, inputs)

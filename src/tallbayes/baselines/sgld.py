@@ -98,7 +98,7 @@ def sgld(
     _require_gradient(gradient, len(jax.tree.leaves(arrays)[0]))
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     prepared = prepare(model, arrays, None, shuffle, anchor)
-    estimands = make_estimands(quantities, prepared.target, prepared.anchor)
+    estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
     prepared = refine_precision(prepared, estimands, RESOLUTION)
     # One chain is one path: there is no coarse path, so the coupling is never asked.
     plan = Plan(prepared.target, gradient, Euler(), Antithetic(), estimands.observables, prepared.precision)
@@ -133,7 +133,7 @@ def _schedule(step: Any) -> np.ndarray:
 def _run(plan: Plan, chains: int, inputs: Inputs, seed: Any, edges: Any, schedule: jax.Array) -> tuple[Sums, jax.Array]:
     """Sums by stretch, and the values at the mode."""
     step, drawer, expand = make_step(plan, inputs), make_drawer(plan, inputs), make_expand(plan, inputs)
-    read, origin = make_reader(plan.target, plan.observables, inputs.centre)
+    read, origin = make_reader(plan.target, plan.observables, inputs)
     keys = jax.vmap(lambda chain: path_key(seed, SGLD_STREAM, chain))(jnp.arange(chains, dtype=jnp.uint32))
     scale, offset, power = schedule
 

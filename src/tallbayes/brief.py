@@ -1,0 +1,148 @@
+"""The answer in brief, as aligned text: means and sds with their errors, then what to know about them.
+
+    coefficient    mean     error       sd      error
+    Intercept    -2.25820  0.00067    0.10760  0.00056
+
+A number is given to the second digit of its error. `display` tells everything else.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tallbayes.display import describe
+from tallbayes.document import component_names
+from tallbayes.progress import shorten
+from tallbayes.result import Estimate, Result
+
+WIDTH = 100
+LEAST_WIDTH = 60
+LONGEST_NAME = 44
+MAX_ROWS = 40
+ABOUT_ERRORS = "error: of the number to its left, the root of its expected square; sampling and remaining bias together"
+
+
+def brief(result: Result, settings: dict[str, Any], width: int = WIDTH, full: bool = False) -> str:
+    """The answer, within a width; with `full` all components, and then levels, rates and tuning."""
+    width = min(max(width, LEAST_WIDTH), WIDTH)
+    parts = [_heading(result, settings), *_tables(result, width, np.inf if full else MAX_ROWS)]
+    parts += [_listed([ABOUT_ERRORS], width), _folded(describe(result), width)] if full else [_facts(result, width)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _heading(result: Result, settings: dict[str, Any]) -> str:
+    if not settings:
+        return ""
+    where = f"{settings['family']}, {result.cost.num_data:,} rows of {os.path.basename(settings['data'])}"
+    return f"{settings['formula']}\n{where}"
+
+
+def _tables(result: Result, width: int, most: float) -> list[str]:
+    """Means beside sds where both are there, and all other quantities one by one."""
+    estimates, tables = dict(result.estimates), []
+    kind = "parameter" if result.encoding is None else "coefficient"
+    if {"mean", "sd"} <= set(estimates) and estimates["mean"].structure == estimates["sd"].structure:
+        tables.append(_table(kind, [estimates.pop("mean"), estimates.pop("sd")], width, most))
+    return tables + [_table(estimate.name, [estimate], width, most) for estimate in estimates.values()]
+
+
+def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float) -> str:
+    """A row for every component of estimates that have the same ones."""
+    names = component_names(estimates[0])
+    shown = int(min(most, len(names)))
+    columns: list[list[str]] = []
+    for estimate in estimates:
+        errors = estimate.flat_error[:shown]
+        values = [_number(value, error) for value, error in zip(estimate.flat_value, errors, strict=False)]
+        head = estimate.name if len(estimates) > 1 else "value"
+        columns += [_aligned(head, values, 4), _aligned("error", [_error(each) for each in errors], 2)]
+    unmet = np.any([each.flat_error[:shown] > each.flat_tolerance[:shown] for each in estimates], axis=0)
+    if np.any(unmet):
+        columns.append(["", *("  not met" if each else "" for each in unmet)])
+    room = width - sum(max(map(len, column)) for column in columns)
+    room = max(12, min(LONGEST_NAME, room))
+    labels = [shorten(name, room) for name in (kind, *names[:shown])]
+    longest = max(map(len, labels))
+    lines = ["".join(row).rstrip() for row in zip([each.ljust(longest) for each in labels], *columns, strict=True)]
+    hidden = len(names) - shown
+    return "\n".join([*lines, *([f"... and {hidden:,} more; --full and --json have all"] if hidden else [])])
+
+
+def _number(value: float, error: float) -> str:
+    """To the second digit of its error; six digits where that is not known."""
+    if not np.isfinite(value):
+        return "unknown"
+    if not (np.isfinite(error) and error > 0):
+        return f"{value:.6g}"
+    size = max(abs(value), error)
+    decimals = 1 - int(np.floor(np.log10(error)))
+    if 1e-4 <= size < 1e9:
+        return f"{value:.{max(decimals, 0)}f}"
+    return f"{value:.{max(decimals + int(np.floor(np.log10(size))), 1)}e}"
+
+
+def _error(error: float) -> str:
+    return f"{error:#.2g}".rstrip(".") if np.isfinite(error) else "unknown"
+
+
+def _aligned(head: str, texts: list[str], gap: int) -> list[str]:
+    """A column of one width after a gap, points below points, and its head above the middle."""
+    split = [text.partition(".") for text in texts]
+    left = max((len(before) for before, _, _ in split), default=0)
+    right = max((len(point + after) for _, point, after in split), default=0)
+    lined = [before.rjust(left) + (point + after).ljust(right) for before, point, after in split]
+    width = max(len(head), left + right)
+    return [" " * gap + each for each in (head.center(width), *(line.center(width) for line in lined))]
+
+
+def _facts(result: Result, width: int) -> str:
+    """Status, cost and notes, each under its word."""
+    cost = result.cost
+    passes = cost.setup_evaluations / cost.num_data
+    facts = [
+        ABOUT_ERRORS,
+        ("status", str(result.status)),
+        ("accuracy", _accuracy(result.settings)),
+        ("cost", f"{cost.seconds:.1f} s: {passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients"),
+        *(_fact(note) for note in result.notes),
+    ]
+    return _listed(facts, width)
+
+
+def _listed(facts: Sequence[tuple[str, str]], width: int) -> str:
+    indent = max(len(word) for word, _ in facts) + 2
+    return "\n".join("\n".join(_wrap(word.ljust(indent) + text, width, indent)) for word, text in facts if text)
+
+
+def _accuracy(settings: dict[str, Any]) -> str:
+    """What was asked for, in words."""
+    for kind, unit in (
+        ("tolerance", " posterior sd"),
+        ("relative_tolerance", " of each value"),
+        ("absolute_tolerance", ""),
+    ):
+        if kind in settings:
+            sizes = settings[kind]
+            each = sizes.items() if isinstance(sizes, dict) else [("each number", sizes)]
+            return "; ".join(f"{name} to {size:g}{unit}" for name, size in each)
+    return ""
+
+
+def _fact(note: str) -> tuple[str, str]:
+    word, colon, rest = note.partition(": ")
+    return (word, rest) if colon and word.isalpha() else ("note", note)
+
+
+def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+def _folded(text: str, width: int) -> str:
+    """Sentences within the width; rows of tables, which have gaps, as they are."""
+    lines = text.split("\n")
+    return "\n".join(line if len(line) <= width or "  " in line else "\n".join(_wrap(line, width, 4)) for line in lines)

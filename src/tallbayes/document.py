@@ -1,0 +1,68 @@
+"""Results as one JSON document, for other programs.
+
+    status, message, converged
+    quantities   name -> component -> value, standard_error, bias_bound, interval, tolerance, met
+    cost, method, notes, settings
+
+Numbers that are not finite are null.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from tallbayes.result import Estimate, Result
+
+
+def to_json(result: Result, settings: dict[str, Any]) -> str:
+    """The document as text; `settings` are those of the run beside the result's own."""
+    document = {
+        "status": result.status.name,
+        "message": str(result.status),
+        "converged": result.converged,
+        "quantities": {name: _components(estimate) for name, estimate in result.estimates.items()},
+        "cost": asdict(result.cost) | {"epochs": result.cost.epochs},
+        "method": result.method,
+        "notes": list(result.notes),
+        "settings": settings | result.settings,
+    }
+    return json.dumps(_plain(document), indent=2, allow_nan=False)
+
+
+def component_names(estimate: Estimate) -> list[str]:
+    """What tells the components of a quantity apart; of a single number, the quantity's own name.
+
+    Coefficients have their own names, entries of an array their place: "[0]".
+    """
+    return [label.removeprefix(".") or estimate.name for label in estimate.structure.labels("")]
+
+
+def _components(estimate: Estimate) -> dict[str, Any]:
+    lower, upper = estimate.flat_interval
+    return {
+        name: {
+            "value": estimate.flat_value[i],
+            "standard_error": estimate.flat_standard_error[i],
+            "bias_bound": estimate.flat_bias_bound[i],
+            "interval": [lower[i], upper[i]],
+            "tolerance": estimate.flat_tolerance[i],
+            "met": bool(estimate.flat_error[i] <= estimate.flat_tolerance[i]),
+        }
+        for i, name in enumerate(component_names(estimate))
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Of JSON's own types, whole numbers and others, with null for what is not finite."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not isfinite(value) else value

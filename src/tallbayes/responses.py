@@ -1,0 +1,76 @@
+"""Responses: what y may be in each family, and what to say where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, ModelError, explain
+
+Check = Callable[[np.ndarray], None]
+
+
+def check_regression(check_response: Check, prior_scale: Any, data: Any) -> Any:
+    """The rows {"x": (N, d), "y": (N,)} and perhaps "offset" (N,), as numbers of a floating type."""
+    if not isinstance(data, dict) or not {"x", "y"} <= set(data):
+        got = sorted(data) if isinstance(data, dict) else type(data).__name__
+        raise DataError(explain('data {"x": (N, d), "y": (N,)}', f"{got}", "name the two arrays"))
+    x, y = np.asarray(data["x"]), np.asarray(data["y"])
+    if x.ndim != 2 or y.ndim != 1:
+        raise DataError(
+            explain(
+                "x of shape (N, d) and y of shape (N,)",
+                f"x {x.shape}, y {y.shape}",
+                "reshape them, e.g. y.ravel()",
+            )
+        )
+    if "offset" in data and np.ndim(data["offset"]) != 1:
+        got = f"shape {np.shape(data['offset'])}"
+        raise DataError(explain("offset of shape (N,)", got, "one number a row, on the scale of x . theta"))
+    if np.ndim(prior_scale) and np.shape(prior_scale) != (x.shape[1],):
+        got = f"shape {np.shape(prior_scale)}"
+        raise ModelError(explain(f"{x.shape[1]} prior scales, one a column of x", got, "one number for all"))
+    check_response(y)
+    numbers = {name: _as_floats(np.asarray(data[name])) for name in ("x", "y", "offset") if name in data}
+    return {**data, **numbers}
+
+
+def _as_floats(array: np.ndarray) -> np.ndarray:
+    """Whole numbers as the smallest type that holds them exactly."""
+    if array.dtype.kind not in "biu":
+        return array
+    exact = int(array.max()) <= 2**24 and int(array.min()) >= -(2**24)
+    return array.astype(np.float32 if exact else np.float64)
+
+
+def check_binary(y: np.ndarray) -> None:
+    hint = "recode the two classes as 0 and 1 (for -1 and 1: (y + 1) / 2)"
+    _refuse((y != 0) & (y != 1), y, "y in {0, 1}", hint)
+
+
+def check_real(y: np.ndarray) -> None:
+    """Any finite number will do, and finiteness is checked for every array."""
+
+
+def check_count(y: np.ndarray) -> None:
+    hint = "tb.families.linear for measurements; a rate is a count with offset log(exposure)"
+    _refuse((y < 0) | (y != np.floor(y)), y, "counts 0, 1, 2, ... in y", hint)
+
+
+def check_class(num_classes: int) -> Check:
+    return partial(_check_class, num_classes)
+
+
+def _check_class(num_classes: int, y: np.ndarray) -> None:
+    outside = (y < 0) | (y >= num_classes) | (y != np.floor(y))
+    hint = "num_classes as many as there are, and np.unique(labels, return_inverse=True)[1] for y"
+    _refuse(outside, y, f"y in 0..{num_classes - 1}", hint)
+
+
+def _refuse(outside: np.ndarray, y: np.ndarray, expected: str, hint: str) -> None:
+    if np.any(outside):
+        got = f"{y[outside][0]} at row {int(np.argmax(outside))} ({int(outside.sum())} such rows)"
+        raise DataError(explain(expected, got, hint))
