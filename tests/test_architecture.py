@@ -61,6 +61,9 @@ ORDER = [
     "storage",
     "display",
     "progress",
+    "document",
+    "brief",
+    "run_folder",
     "tolerances",
     "executors",
     "tuning",
@@ -103,6 +106,8 @@ ORDER = [
     "experiments.slopes",
     "experiments.page",
     "experiments.reproduce",
+    "compile_cache",
+    "commands",
     "cli",
     "__main__",
 ]
@@ -131,6 +136,9 @@ WITHOUT_JAX = [
     "storage",
     "display",
     "progress",
+    "document",
+    "brief",
+    "run_folder",
 ]
 
 

@@ -63,7 +63,10 @@ def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, S
     for attempt in range(MAX_ATTEMPTS):
         status, final = run_patiently(run, _patience(run, tuning))
         if status is None:
-            run, tuning = _reconsidered(method, run, tuning, choices, rebuild)
+            try:
+                run, tuning = _reconsidered(method, run, tuning, choices, rebuild)
+            except KeyboardInterrupt:
+                return run, Status.interrupted, final, tuning
             status, final = run_multilevel(run)
         calmer, blended = _calmer(choices, tuning), _blended(method, run, rebuild) if attempt else None
         stuck = calmer is None and blended is None
@@ -75,7 +78,10 @@ def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, S
         tuner = _tuner(fresh, choices)
         if not tuner.affords(first_look(tuner)):
             return run, status, final, tuning
-        run, tuning = _tuned(fresh, choices)
+        try:
+            run, tuning = _tuned(fresh, choices)
+        except KeyboardInterrupt:
+            return run, Status.interrupted, final, tuning
     raise AssertionError("unreachable")
 
 

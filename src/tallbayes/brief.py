@@ -24,22 +24,22 @@ WIDTH = 100
 LEAST_WIDTH = 60
 LONGEST_NAME = 44
 MAX_ROWS = 40
-ABOUT_ERRORS = "error: of the number to its left, the root of its expected square; sampling and remaining bias together"
+ABOUT_ERRORS = ("error", "of the number to its left: Monte Carlo, root mean square, remaining bias included")
 
 
 def brief(result: Result, settings: dict[str, Any], width: int = WIDTH, full: bool = False) -> str:
     """The answer, within a width; with `full` all components, and then levels, rates and tuning."""
     width = min(max(width, LEAST_WIDTH), WIDTH)
-    parts = [_heading(result, settings), *_tables(result, width, np.inf if full else MAX_ROWS)]
+    parts = [_heading(result, settings, width), *_tables(result, width, np.inf if full else MAX_ROWS)]
     parts += [_listed([ABOUT_ERRORS], width), _folded(describe(result), width)] if full else [_facts(result, width)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _heading(result: Result, settings: dict[str, Any]) -> str:
-    if not settings:
+def _heading(result: Result, settings: dict[str, Any], width: int) -> str:
+    if not {"formula", "family", "data"} <= set(settings):
         return ""
     where = f"{settings['family']}, {result.cost.num_data:,} rows of {os.path.basename(settings['data'])}"
-    return f"{settings['formula']}\n{where}"
+    return "\n".join([*_wrap(settings["formula"], width, 4), *_wrap(where, width, 4)])
 
 
 def _tables(result: Result, width: int, most: float) -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,10 @@ from tallbayes.errors import TallbayesError, explain
 
 FIGURES = ("coupled-paths", "decay", "accuracy", "scaling", "slopes")
 FAMILIES = ("logistic", "probit", "linear", "student_t", "poisson", "negative_binomial", "multinomial")
+KEYWORDS = (
+    "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|missing|weights|offset"
+    "|noise_scale|degrees_of_freedom|seed|max_seconds|max_evaluations|method"
+)
 
 EXIT_CODES = """\
 exit codes:
@@ -56,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except TallbayesError as error:
-        return _refuse(2, str(error))
+        return _refuse(2, in_options(str(error)))
     except KeyboardInterrupt:
         return _refuse(130, options.interrupted)
     except BrokenPipeError:
@@ -77,8 +82,20 @@ def _refuse(code: int, message: str) -> int:
         import traceback
 
         traceback.print_exc()
-    print("tallbayes:", " ".join(message.split()), file=sys.stderr)
+    print(f"tallbayes: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def in_options(message: str) -> str:
+    """A message of the library, with the names of options in place of the keywords of Python.
+
+    >>> in_options("expected max_seconds > 0; got 0.0. Try: missing='drop'")
+    'expected --max-seconds > 0; got 0.0. Try: --missing drop'
+    """
+    message = message.replace("family_options", "options").replace("tb.families.", "--family ")
+    message = re.sub(rf"\b({KEYWORDS})=['\"]?([\w.]+)['\"]?", r"--\1 \2", message)
+    message = re.sub(rf"(?<!-)\b({KEYWORDS})\b(?= >)", r"--\1", message)
+    return re.sub(r"--\w+", lambda match: match[0].replace("_", "-"), message)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -151,7 +168,9 @@ def _add_sampling_options(sampling: argparse._ArgumentGroup) -> None:
     sampling.add_argument(
         "--seed", type=int, default=0, metavar="K", help="the same seed gives the same numbers; default 0"
     )
-    sampling.add_argument("--max-seconds", type=float, metavar="T", help="stop by then with what there is")
+    sampling.add_argument(
+        "--max-seconds", type=float, metavar="T", help="end the sampling by then; set-up is finished first"
+    )
     sampling.add_argument("--max-evaluations", type=float, metavar="N", help="stop at so many row gradients")
     sampling.add_argument(
         "--method",

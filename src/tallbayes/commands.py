@@ -9,12 +9,14 @@ import argparse
 import logging
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from io import TextIOWrapper
 from math import isinf
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,8 @@ def fit(options: argparse.Namespace) -> int:
         # What took long to compute is told even where it cannot be kept.
         _print(result, settings, options)
     if not options.quiet:
-        print("tallbayes:", f"saved in {_nearby(kept)}" if kept else "not saved: --out RUN keeps it", file=sys.stderr)
+        remark = f"saved in {_nearby(kept)}" if kept else "not saved: --out RUN keeps it"
+        print(f"tallbayes: {remark}", file=sys.stderr)
     return 0 if result.converged else STOPPED_EARLY
 
 
@@ -61,10 +64,11 @@ def show(options: argparse.Namespace) -> int:
 
 def _compute(options: argparse.Namespace, display: Display) -> Result:
     display.phase = "starting"
-    use_compile_cache()
-    from tallbayes.adapters.fit import fit as fit_formula
-    from tallbayes.adapters.tables import open_source
-    from tallbayes.method import Anchored, Randomised
+    with _uninterrupted():
+        use_compile_cache()
+        from tallbayes.adapters.fit import fit as fit_formula
+        from tallbayes.adapters.tables import open_source
+        from tallbayes.method import Anchored, Randomised
 
     display.phase = f"reading {options.data.name}"
     source = open_source(options.data)
@@ -83,6 +87,23 @@ def _compute(options: argparse.Namespace, display: Display) -> Result:
         **accuracy,
         **{name: given[name] for name in (*MODEL, *BUDGETS)},
     )
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait: in the midst of an import, some modules of JAX end the process with a core dump."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    pressed = []
+    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def _announced(display: Display, load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
@@ -138,6 +159,9 @@ def _settings(options: argparse.Namespace, result: Result) -> dict[str, Any]:
 
 
 def _print(result: Result, settings: dict[str, Any], options: argparse.Namespace) -> None:
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Names of columns may be in any script, which not every terminal can write.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if options.json:
         print(to_json(result, settings))
     else:

@@ -370,5 +370,18 @@ def tell(run: Run, now: Assessment) -> None:
             samples=tuple(level.samples for level in run.levels),
             evaluations=run.evaluations,
             seconds=time.monotonic() - run.started,
+            evaluations_left=_left(run, now),
         )
     )
+
+
+def _left(run: Run, now: Assessment) -> float | None:
+    """Row gradients that the run would still take by what is known now: for the variance, and for levels to come."""
+    if len(now.variance) != len(run.levels):
+        return None
+    demand = optimal_samples(now.variance, run.costs, now.tolerance / np.sqrt(2))
+    left = float(np.sum(np.maximum(demand - run.samples, 0) * run.costs))
+    over = np.sqrt(2) * float(np.max(np.nan_to_num(now.bias_bound / now.tolerance, posinf=1.0)))
+    if over > 1:
+        left += float(np.ceil(np.log2(over)) * demand[-1] * run.costs[-1])
+    return left

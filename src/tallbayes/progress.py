@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from math import isfinite, nan
 from typing import Any
 
 BAR = 16
@@ -23,7 +24,7 @@ SMOOTHING = 0.3
 
 @dataclass(frozen=True)
 class Progress:
-    """A look at a run that is under way."""
+    """A look at a run that is under way; `evaluations_left` are those that the samples so far ask for."""
 
     quantity: str
     error: float
@@ -32,6 +33,7 @@ class Progress:
     samples: tuple[int, ...]
     evaluations: int
     seconds: float
+    evaluations_left: float | None = None
 
 
 Report = Callable[[Progress], None]
@@ -41,11 +43,10 @@ Report = Callable[[Progress], None]
 class TimeLeft:
     """When a run will end, by its looks so far.
 
-    The squared error falls like one over the work, so that with a steady rate since the first look
+    seconds left = evaluations left / (evaluations a second since the first look)
 
-        total work = work (error / target)^2,     seconds left = seconds ((error / target)^2 - 1)
-
-    smoothed from look to look. A run whose samples became fewer has begun anew, and so does the estimate.
+    smoothed from look to look. Where a look does not say what is left: the squared error falls like one over the
+    work, so that it is work ((error / target)^2 - 1). Samples that became fewer are a new beginning.
     """
 
     first: Progress | None = None
@@ -57,17 +58,23 @@ class TimeLeft:
         if self.first is None or self.last is None or sum(progress.samples) < sum(self.last.samples):
             self.first, self.end = progress, None
         self.last = progress
-        spent = progress.seconds - self.first.seconds
+        seconds = progress.seconds - self.first.seconds
         work = progress.evaluations - self.first.evaluations
-        ratio = progress.error / progress.target if progress.target > 0 else float("nan")
-        if spent < LEAST_SECONDS or work <= 0 or not 0 <= ratio < float("inf"):
+        left = _evaluations_left(progress, work)
+        if seconds < LEAST_SECONDS or work <= 0 or not isfinite(left):
             return
-        end = progress.seconds + spent * max(ratio**2 - 1, 0.0)
+        end = progress.seconds + max(left, 0.0) * seconds / work
         self.end = end if self.end is None else self.end + SMOOTHING * (end - self.end)
 
     def at(self, seconds: float) -> float | None:
         """Seconds left, so many seconds into the run; None before there is something to go by."""
         return None if self.end is None else max(0.0, self.end - seconds)
+
+
+def _evaluations_left(progress: Progress, work: int) -> float:
+    if progress.evaluations_left is not None:
+        return progress.evaluations_left
+    return work * ((progress.error / progress.target) ** 2 - 1) if progress.target > 0 else nan
 
 
 @dataclass
@@ -117,10 +124,8 @@ def terminal() -> Iterator[Display]:
 
     display = Display()
     # What is printed on stdout may be read by another program: it stays there.
-    live: AbstractContextManager[Any] = Live(
-        display, console=Console(stderr=True), transient=True, refresh_per_second=8, redirect_stdout=False
-    )
-    with live:
+    options: dict[str, Any] = {"transient": True, "refresh_per_second": 8, "redirect_stdout": False}
+    with Live(display, console=Console(stderr=True), **options):
         yield display
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from tallbayes.errors import InputError, ResultFileError, explain
 from tallbayes.result import Result
@@ -24,19 +25,22 @@ SETTINGS = "run.json"
 
 def require_free(folder: Path, force: bool) -> None:
     """Refuse, before any work, a place that is taken or cannot be written; with `force` another run may be there."""
-    folder = folder.absolute()
-    if os.path.lexists(folder):
+    place, where = folder.absolute(), repr(str(folder))
+    if os.path.lexists(place):
+        is_run = (place / SETTINGS).is_file() and not place.is_symlink()
         if not force:
-            what = f"{str(folder)!r}, which exists"
-            raise InputError(explain("a new folder for --out", what, "another --out, or --force to replace that run"))
-        if not (folder / SETTINGS).is_file() or folder.is_symlink():
-            what = f"{str(folder)!r}, which is none"
-            raise InputError(explain("a run for --force to replace", what, "another --out, or remove it yourself"))
-    if not folder.parent.is_dir():
-        what = f"no folder {str(folder.parent)!r}"
-        raise InputError(explain(f"a folder to put {folder.name!r} in", what, f"mkdir -p {folder.parent}"))
-    if not os.access(folder.parent, os.W_OK | os.X_OK):
-        what = f"no permission to write in {str(folder.parent)!r}"
+            hint = "another --out, or --force to replace that run" if is_run else "another --out, or remove it"
+            raise InputError(explain("a new folder for --out", f"{where}, which exists", hint))
+        # What else is there may be dear to somebody.
+        if not is_run:
+            hint = "another --out, or remove it yourself"
+            raise InputError(explain("a run for --force to replace", f"{where}, which is none", hint))
+    above = folder.parent
+    if not place.parent.is_dir():
+        hint = f"mkdir -p {above}"
+        raise InputError(explain(f"a folder to put {folder.name!r} in", f"no folder {str(above)!r}", hint))
+    if not os.access(place.parent, os.W_OK | os.X_OK):
+        what = f"no permission to write in {str(above)!r}"
         raise InputError(explain("a place for --out that can be written", what, "another --out"))
 
 
@@ -78,15 +82,13 @@ def _beside(folder: Path, kind: str) -> Path:
 
 def read_run(path: Path) -> tuple[Result, dict[str, Any]]:
     """The result of a run and its settings, from its folder or the result within; a lone result has no settings."""
-    if not path.is_dir():
-        if not path.exists():
-            what = f"nothing at {str(path)!r}"
-            raise ResultFileError(explain("a run", what, "the folder given to --out of tallbayes fit"))
-        return load(path), _settings(path.with_name(SETTINGS)) if path.name == RESULT else {}
-    if not (path / RESULT).exists():
-        what = f"the folder {str(path)!r} without {RESULT}"
+    file = path / RESULT if path.is_dir() else path
+    if not is_zipfile(file):
+        what = f"the folder {str(path)!r} without {RESULT}" if path.is_dir() else f"nothing at {str(path)!r}"
+        if file.exists():
+            what = f"{str(file)!r}, which is not a whole result file"
         raise ResultFileError(explain("a run", what, "the folder given to --out of tallbayes fit"))
-    return load(path / RESULT), _settings(path / SETTINGS)
+    return load(file), _settings(file.with_name(SETTINGS)) if file.name == RESULT else {}
 
 
 def _settings(path: Path) -> dict[str, Any]:
