@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format bench-throughput bench-minibatch bench-profile \
-	bench-calibration bench-cost bench-nuts bench-tall reproduce reproduce-quick clean
+	bench-calibration bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   estimate a posterior expectation to a prescribed accuracy"
@@ -21,6 +21,9 @@ help:
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
 	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"
+	@echo "make bench-formula     a formula and a Parquet file beside reading and estimating (3 minutes)"
+	@echo "make bench-agreement   every family beside NumPyro's NUTS"
+	@echo "make bench-sbc         simulation-based calibration of every family (resumable)"
 	@echo "make reproduce         the paper's experiments in full (under half an hour)"
 	@echo "make reproduce-quick   the same with fewer paths and repeats (two minutes)"
 	@echo "make clean  remove the environment"
@@ -69,6 +72,15 @@ bench-nuts: $(BENCH_STAMP)
 
 bench-tall: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/tall.py
+
+bench-formula: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/formula.py
+
+bench-agreement: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/agreement.py
+
+bench-sbc: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/sbc.py
 
 reproduce: $(STAMP)
 	@$(BIN)/tallbayes reproduce

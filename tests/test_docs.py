@@ -37,8 +37,8 @@ def blocks_of(document: str) -> list[Block]:
     return [Block(match[1], match[2], document.count("\n", 0, match.start()) + 2) for match in found]
 
 
-def run_blocks(document: str, name: str) -> None:
-    """Run the Python blocks, and hold what they print against the text blocks that follow them."""
+def run_blocks(document: str, name: str) -> dict[str, Any]:
+    """Run the Python blocks, and hold what they print against the text blocks that follow them; what they defined."""
     namespace: dict[str, Any] = {"__name__": "document"}
     printed = ""
     for block in blocks_of(document):
@@ -50,6 +50,7 @@ def run_blocks(document: str, name: str) -> None:
             printed = output.getvalue()
         elif block.language == "text":
             assert words_of(block.text) == words_of(printed)
+    return namespace
 
 
 def words_of(text: str) -> list[str]:

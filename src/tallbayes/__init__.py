@@ -30,6 +30,9 @@ _HOMES = {
     "Result": "result",
     "Status": "result",
     "Synchronous": "couplings",
+    "TallClassifier": "adapters.sklearn",
+    "TallCountRegressor": "adapters.sklearn",
+    "TallRegressor": "adapters.sklearn",
     "TallbayesError": "errors",
     "Taylor": "gradients",
     "Tuning": "result",
@@ -64,6 +67,9 @@ __all__ = [
     "Result",
     "Status",
     "Synchronous",
+    "TallClassifier",
+    "TallCountRegressor",
+    "TallRegressor",
     "TallbayesError",
     "Taylor",
     "Tuning",
@@ -82,6 +88,7 @@ if TYPE_CHECKING:
     from tallbayes import baselines, constraints, families
     from tallbayes.adapters.fit import fit
     from tallbayes.adapters.numpyro import from_numpyro
+    from tallbayes.adapters.sklearn import TallClassifier, TallCountRegressor, TallRegressor
     from tallbayes.couplings import Antithetic, Synchronous
     from tallbayes.dynamics import Euler, Exponential
     from tallbayes.errors import InputError, PosteriorError, TallbayesError

@@ -76,7 +76,7 @@ def laplace_level(
 ) -> Laplace:
     """The exact parts, which control each observable is averaged with, and a first block of draws."""
     d = _exact_moments(target, observables)
-    moments = [np.zeros(d), anchor.sd**2] if d else []
+    moments = [np.zeros(d), reported_sd(target, anchor, units) ** 2] if d else []
     if d and not observables.functions:
         exact = np.concatenate(moments)
         return Laplace(target, observables, anchor, units, exact, np.ones(exact.shape, bool), None, jump, seed)
@@ -110,8 +110,22 @@ def _block(level: Laplace, number: int) -> Moments:
 
 
 def _exact_moments(target: Target, observables: Observables) -> int:
-    """How many parameters have moments that are known without draws: all of them where they are those of R^d."""
-    return target.dimension if observables.moments and target.reports_itself else 0
+    """How many parameters have moments that are known without draws: all of them where they are linear in u."""
+    return target.structure.size if observables.moments and target.reports_linearly else 0
+
+
+def reported_sd(target: Target, anchor: Anchor, units: Any) -> Floats:
+    """Sd of parameters that are linear in u: the root of the squared moves along the columns of W."""
+    if target.reports_itself:
+        return anchor.sd
+    columns = np.diag(anchor.whitening) if anchor.whitening.ndim == 1 else anchor.whitening.T
+    with jax.enable_x64(True):
+        return np.asarray(_linear_sd(target, anchor.mode, columns, units), np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _linear_sd(target: Target, mode: jax.Array, columns: jax.Array, units: Any) -> jax.Array:
+    return jnp.sqrt(jnp.sum(jax.vmap(lambda column: target.moved(mode, column, units))(columns) ** 2, axis=0))
 
 
 def _curvature_trace(target: Target, observables: Observables, anchor: Anchor, units: Any) -> Floats:

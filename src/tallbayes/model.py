@@ -10,7 +10,8 @@ p(x | theta) = exp l(eta, row) with a linear predictor eta: then gradient and He
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -37,6 +38,7 @@ class Model:
     `predictor(eta, row)`, where given, is the log likelihood as a function of the linear predictor of row["x"], whose
     place in theta the `layout` tells. `report(theta, units)` says in which terms parameters are reported and
     quantities are asked for (theta itself if None), `structure` in which order; `units` are arrays it needs.
+    `affine_report=True` declares that theta is reported as an affine function of its place in R^d.
 
     >>> import jax.numpy as jnp
     >>> model = Model(
@@ -57,6 +59,7 @@ class Model:
     report: Callable[[Any, Any], Any] | None = None
     units: Any = None
     structure: Structure | None = None
+    affine_report: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,10 @@ class Target:
     layout: Layout
     space: Space
     report: Function | None
-    structure: Structure
-    ordered: bool = False
+    # Names do not shape a program, their order does.
+    structure: Structure = field(compare=False)
+    order: tuple[int, ...] | None = None
+    affine_report: bool = False
     log_concave: bool = False
 
     @property
@@ -85,6 +90,11 @@ class Target:
         """Whether u itself is what is reported."""
         return self.report is None and self.space.is_free
 
+    @property
+    def reports_linearly(self) -> bool:
+        """Whether moments under a Gaussian are known exactly."""
+        return self.reports_itself or self.affine_report
+
     def reported(self, vector: jax.Array | np.ndarray, units: Any) -> Any:
         """What is reported of a flat vector, as its owner's pytree."""
         theta = self.space.theta(vector)
@@ -94,15 +104,18 @@ class Target:
         """The same, flat, in the order of the structure."""
         if self.reports_itself:
             return vector
-        tree = self.reported(vector, units)
-        leaves = self.structure.leaves(tree) if self.ordered else jax.tree.leaves(tree)
+        leaves = jax.tree.leaves(self.reported(vector, units))
+        leaves = leaves if self.order is None else [leaves[place] for place in self.order]
         return jnp.concatenate([jnp.ravel(leaf).astype(vector.dtype) for leaf in leaves])
 
     def moved(self, mode: jax.Array, displacement: jax.Array, units: Any) -> jax.Array:
         """How far the reported parameters move when u does."""
         if self.reports_itself:
             return displacement
-        return self.reported_vector(mode + displacement, units) - self.reported_vector(mode, units)
+        reported = partial(self.reported_vector, units=units)
+        if self.affine_report:
+            return jax.jvp(reported, (mode,), (displacement,))[1]
+        return reported(mode + displacement) - reported(mode)
 
 
 def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
@@ -125,7 +138,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
     if model.predictor is not None:
         eta = np.float64(0.0) if model.layout.is_scalar else np.zeros(model.layout.size)
         predictor = identify(model.predictor, eta, row, derivatives=True)
-    report, structure = _report(model, space, start)
+    report, structure, order = _report(model, space, start)
     target = Target(
         log_prior=identify(prior, start, derivatives=True),
         log_likelihood=identify(likelihood, start, row, derivatives=True),
@@ -134,19 +147,25 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         space=space,
         report=report,
         structure=structure,
-        ordered=model.structure is not None,
+        order=order,
+        affine_report=bool(model.affine_report),
         log_concave=bool(model.log_concave),
     )
     return target, start
 
 
-def _report(model: Model, space: Space, start: np.ndarray) -> tuple[Function | None, Structure]:
-    """What is reported, as a value, and the structure of it."""
-    if model.report is None:
-        return None, model.structure or Structure.of(shaped(jax.eval_shape(space.theta, start)))
-    theta = shaped(jax.eval_shape(space.theta, start))
-    reported = output_of(model.report, theta, model.units)
-    return identify(model.report, theta, model.units), model.structure or Structure.of(shaped(reported))
+def _report(model: Model, space: Space, start: np.ndarray) -> tuple[Function | None, Structure, tuple[int, ...] | None]:
+    """What is reported, as a value; the structure of it; and which leaf stands where in that."""
+    tree = theta = shaped(jax.eval_shape(space.theta, start))
+    report = None
+    if model.report is not None:
+        tree = shaped(output_of(model.report, theta, model.units))
+        report = identify(model.report, theta, model.units)
+    if model.structure is None:
+        return report, Structure.of(tree), None
+    leaves, treedef = jax.tree.flatten(tree)
+    places = jax.tree.unflatten(treedef, range(len(leaves)))
+    return report, model.structure, tuple(model.structure.leaves(places))
 
 
 def runs_in_float32(target: Target, row: Any) -> bool:

@@ -115,7 +115,7 @@ def with_listing(prepared: Prepared) -> Prepared:
 def refine_precision(prepared: Prepared, estimands: Estimands, fraction: float) -> Prepared:
     """Go to float64 where theta_0 + v in float32 would blur v by a tenth of the tolerance."""
     target, anchor = prepared.target, prepared.anchor
-    moves_alone = target.predictor is not None and target.reports_itself and not estimands.observables.functions
+    moves_alone = target.predictor is not None and target.reports_linearly and not estimands.observables.functions
     if prepared.asked_precision is not None or prepared.precision == "float64" or moves_alone:
         return prepared
     blur = FLOAT32_ROUNDING * np.max(np.abs(anchor.mode) / anchor.sd)

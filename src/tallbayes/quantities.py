@@ -22,7 +22,7 @@ import numpy as np
 from tallbayes.anchor import Anchor
 from tallbayes.errors import InputError, ModelError, explain
 from tallbayes.identity import identify, output_of
-from tallbayes.laplace import Laplace
+from tallbayes.laplace import Laplace, reported_sd
 from tallbayes.model import Target
 from tallbayes.moments import Floats, Moments
 from tallbayes.paths import Observables
@@ -152,9 +152,16 @@ def make_estimands(
     """Read the `quantities` argument: names and functions of theta, or "mean" and "sd" by default."""
     quantities, observables = read_quantities(wanted, target, anchor.mode, units)
     scale, jump = _laplace_scale(target, observables, anchor, units, [(q.name, q.columns) for q in quantities])
-    with jax.enable_x64(True):
-        mode = np.asarray(target.reported_vector(jax.numpy.asarray(anchor.mode), units))
+    mode = anchor.mode
+    if not target.reports_itself:
+        with jax.enable_x64(True):
+            mode = np.asarray(_reported(target, anchor.mode, units))
     return Estimands(quantities, observables, mode, scale, jump)
+
+
+@partial(jax.jit, static_argnums=0)
+def _reported(target: Target, vector: jax.Array, units: Any) -> jax.Array:
+    return target.reported_vector(vector, units)
 
 
 def read_quantities(
@@ -240,8 +247,9 @@ def _laplace_scale(
 
     One that jumps and was not seen to do so is taken to do it with the probability that such luck allows, 3 in M.
     """
-    if target.reports_itself and not observables.functions:
-        return np.concatenate([anchor.sd, np.sqrt(2) * anchor.sd**2]), np.zeros(2 * target.dimension)
+    sd = reported_sd(target, anchor, units) if observables.moments and target.reports_linearly else None
+    if sd is not None and not observables.functions:
+        return np.concatenate([sd, np.sqrt(2) * sd**2]), np.zeros(2 * len(sd))
     draws = np.vstack([np.zeros(target.dimension), anchor.draws(LAPLACE_DRAWS)])
     with jax.enable_x64(True):
         values, slopes = (
@@ -260,6 +268,6 @@ def _laplace_scale(
     scale, height = values[1:].std(axis=0), np.ptp(values, axis=0)
     jump = np.where(np.all(slopes == 0, axis=0), np.where(height > 0, height, 1.0), 0.0)
     scale = np.where((scale == 0) & (jump > 0), jump * np.sqrt(3 / LAPLACE_DRAWS), scale)
-    if observables.moments and target.reports_itself:
-        scale[: target.dimension] = anchor.sd
+    if sd is not None:
+        scale[: len(sd)] = sd
     return scale, jump

@@ -1,0 +1,106 @@
+"""Columns: what Arrow holds, as numbers or as codes of the sorted levels of a text; and which values are missing.
+
+normalised(name, column)        numbers as they are, text and categories as codes; anything else is refused
+count_missing, drop_missing     null and NaN alike
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, InputError, explain
+
+
+def require(package: str) -> Any:
+    """Import a package that only formulas and tables need."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.split(".")[0]
+        got = f"{name} not installed" if isinstance(error, ModuleNotFoundError) else str(error)
+        raise InputError(explain(f"{name}, for formulas and tables", got, "pip install 'tallbayes[data]'")) from error
+
+
+def is_text(kind: Any) -> bool:
+    types = require("pyarrow").types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def normalised(name: str, column: Any, keep_order: bool) -> Any:
+    """Numbers as they are, text and categories as codes of their levels in order; anything else is refused."""
+    arrow = require("pyarrow")
+    types, kind = arrow.types, column.type
+    # The first value tells in most cases that not all are missing.
+    if len(column) and _missing(column[:1]).all() and _missing(column).all():
+        raise DataError(explain(f"values in column {name!r}", "all of them missing", "leave the column out"))
+    if is_text(kind) or types.is_dictionary(kind):
+        encoded = column if types.is_dictionary(kind) else column.dictionary_encode()
+        return _in_order(encoded, keep_order=types.is_dictionary(kind) and (keep_order or kind.ordered))
+    if types.is_decimal(kind) or types.is_float16(kind):
+        return column.cast(arrow.float64())
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or len(column) == 0:
+        return column
+    hint = "numbers or text, e.g. the hour of a time, or text in UTF-8"
+    raise DataError(explain(f"numbers or text in column {name!r}", f"{kind}", hint))
+
+
+def _in_order(encoded: Any, keep_order: bool) -> Any:
+    """A dictionary column without unused levels, the levels sorted unless they have an order of their own."""
+    arrow = require("pyarrow")
+    chunked = encoded if isinstance(encoded, arrow.ChunkedArray) else arrow.chunked_array([encoded])
+    if len(chunked) == 0:
+        return encoded
+    whole = arrow.concat_arrays(chunked.unify_dictionaries().chunks)
+    levels = whole.dictionary.to_pylist()
+    codes = whole.indices.cast(arrow.int32()).fill_null(-1).to_numpy()
+    present = np.bincount(codes + 1, minlength=len(levels) + 1)[1:] > 0
+    used = [code for code, level in enumerate(levels) if present[code] and level is not None]
+    order = used if keep_order else sorted(used, key=lambda code: levels[code])
+    if order == list(range(len(levels))):
+        return whole
+    place = np.full(len(levels) + 1, -1, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    moved = place[codes]
+    indices = arrow.array(moved, mask=moved < 0 if whole.null_count or None in levels else None)
+    return arrow.DictionaryArray.from_arrays(indices, arrow.array([levels[code] for code in order]))
+
+
+def count_missing(table: Any) -> dict[str, int]:
+    """Missing values by column, those without any left out."""
+    counts = {name: int(np.sum(_missing(table.column(name)))) for name in table.column_names}
+    return {name: count for name, count in counts.items() if count}
+
+
+def drop_missing(table: Any) -> Any:
+    """The rows without a missing value, and without the levels that these no longer have."""
+    arrow = require("pyarrow")
+    keep = np.ones(table.num_rows, bool)
+    for name in table.column_names:
+        keep &= ~_missing(table.column(name))
+    kept = table.filter(arrow.array(keep))
+    for place, column in enumerate(kept.columns):
+        if arrow.types.is_dictionary(column.type):
+            kept = kept.set_column(place, kept.field(place).name, _in_order(column, keep_order=True))
+    return kept
+
+
+def _missing(column: Any) -> np.ndarray:
+    if not column.null_count and not require("pyarrow").types.is_floating(column.type):
+        return np.zeros(len(column), bool)
+    return np.asarray(column.is_null(nan_is_null=True))
+
+
+def levels_of(column: Any) -> tuple[Any, ...]:
+    """The distinct values: of text in the order of its levels, of numbers in their own."""
+    arrow = require("pyarrow")
+    if arrow.types.is_dictionary(column.type):
+        whole = column.chunk(0) if isinstance(column, arrow.ChunkedArray) else column
+        return tuple(whole.dictionary.to_pylist())
+    return tuple(np.unique(np.asarray(column.unique())).tolist())
+
+
+def kind_of(column: Any) -> str:
+    return "categories" if require("pyarrow").types.is_dictionary(column.type) else "numbers"

@@ -1,0 +1,197 @@
+"""The formula door: a formula, a table and the name of a family, to a result in the table's own units.
+
+fit("late ~ hour + C(carrier)", "flights.parquet", family="logistic", tolerance=0.01)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.adapters.formula import Design, build_design
+from tallbayes.adapters.tables import suggestion
+from tallbayes.adapters.units import in_own_units
+from tallbayes.errors import DataError, InputError, explain
+from tallbayes.estimation import estimate
+from tallbayes.families import FAMILIES
+from tallbayes.model import Model
+from tallbayes.result import Result
+from tallbayes.tolerances import KINDS, check_tolerances
+
+RESPONSES = {
+    "logistic": "binary",
+    "probit": "binary",
+    "linear": "real",
+    "student_t": "real",
+    "poisson": "count",
+    "negative_binomial": "count",
+    "multinomial": "class",
+}
+EXTRAS = {"linear": "noise_scale", "student_t": "noise_scale", "negative_binomial": "overdispersion"}
+OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
+
+
+def fit(
+    formula: str,
+    table: Any,
+    family: str | Callable[..., Model] = "logistic",
+    *,
+    tolerance: Any = None,
+    relative_tolerance: Any = None,
+    absolute_tolerance: Any = None,
+    quantities: Any = None,
+    prior_scale: Any = 1.0,
+    intercept_scale: float = 10.0,
+    standardise: bool = True,
+    missing: str = "error",
+    weights: Any = None,
+    offset: Any = None,
+    family_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Result:
+    """Posterior means and sds of a regression that a formula describes, named, and in the units of the table.
+
+    `table` is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow table or a dict of arrays. Priors are
+    N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0, intercept_scale^2).
+    With `standardise` they are stated for standardised columns, that is per standard deviation of a column, the
+    intercept being that at the columns' means; for "linear" and "student_t" also in standard deviations of the
+    response. Without, for columns and response as they are. Reported is always the raw scale. `family_options` go
+    to the family ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
+    `quantities` are functions of the reported dict.
+
+    >>> import numpy as np, tallbayes as tb
+    >>> hour = np.arange(200) % 24
+    >>> rows = {"late": (7 * np.arange(200)) % 24 < hour, "hour": hour}
+    >>> result = tb.fit("late ~ hour", rows, tolerance=0.5)
+    >>> list(result["mean"].value)
+    ['Intercept', 'hour']
+    """
+    name, make = _find_family(family)
+    chosen = dict(family_options or {})
+    _require_known("family_options", chosen, make, OWN_OPTIONS)
+    _require_known("options", options, estimate, ("model", "data"))
+    accuracy = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
+    check_tolerances(accuracy)
+    design = build_design(
+        formula,
+        table,
+        standardise=standardise,
+        missing=missing,
+        weights=weights,
+        offset=offset,
+        response=RESPONSES[name],
+    )
+    if RESPONSES[name] == "real" and standardise:
+        design = _standardise_response(design)
+    scales = _prior_scales(prior_scale, design.names)
+    data = {"x": design.x, "y": design.y} | ({} if design.offset is None else {"offset": design.offset})
+    if not design.names:
+        data["x"] = np.ones((len(design.y), 1), np.float32)
+    result = estimate(
+        _make_model(name, make, design, scales, intercept_scale, chosen),
+        data,
+        quantities,
+        weights=design.weights,
+        **accuracy,
+        **options,
+    )
+    notes = (_prior_note(design, scales, intercept_scale, standardise), *design.notes)
+    return _described(notes, design.encoding.to_plain(), result)
+
+
+def _make_model(
+    name: str, make: Callable[..., Model], design: Design, scales: Any, intercept_scale: float, chosen: dict[str, Any]
+) -> Model:
+    """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
+    priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
+    if not design.names:
+        priors = {"prior_scale": intercept_scale}
+    if isinstance(chosen.get("noise_scale"), int | float | np.number):
+        chosen = chosen | {"noise_scale": chosen["noise_scale"] / design.encoding.response_scale}
+    by_class = name == "multinomial"
+    if by_class:
+        chosen = chosen | {"num_classes": len(design.encoding.classes or ())}
+    extra = EXTRAS.get(name) if chosen.get("noise_scale") is None else None
+    return in_own_units(make(**priors, **chosen), design.encoding, extra, by_class)
+
+
+def _described(notes: tuple[str, ...], encoding: Any, result: Result) -> Result:
+    """The result with what the formula door has to say, and so every extension of it."""
+    further = None if result.continuation is None else partial(_continue, notes, encoding, result.continuation)
+    return replace(result, notes=(*notes, *result.notes), encoding=encoding, continuation=further)
+
+
+def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[..., Result], **changes: Any) -> Result:
+    return _described(notes, encoding, continuation(**changes))
+
+
+def _find_family(family: Any) -> tuple[str, Callable[..., Model]]:
+    for name, make in FAMILIES.items():
+        if family == name or family is make:
+            return name, make
+    names = f"one of {', '.join(FAMILIES)}"
+    hint = suggestion(family, tuple(FAMILIES), names) if isinstance(family, str) else names
+    raise InputError(explain("the name of a family", repr(family), hint))
+
+
+def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:
+    known = [each for each in inspect.signature(function).parameters if each not in apart]
+    for option in given:
+        if option not in known:
+            among = f"one of {', '.join(known)}" if known else f"none: {function.__name__} has no options"
+            raise InputError(
+                explain(f"{what} that {function.__name__} has", repr(option), suggestion(option, known, among))
+            )
+
+
+def _standardise_response(design: Design) -> Design:
+    """y in standard deviations, about its mean where there is an intercept to take that up."""
+    mean = float(design.y.mean()) if design.intercept else 0.0
+    scale = float(design.y.std())
+    response = design.encoding.response
+    if scale == 0:
+        raise DataError(explain(f"a response {response!r} that varies", f"{mean:g} in all rows", "check the column"))
+    offset = None if design.offset is None else design.offset / scale
+    about = f"taken about its mean {mean:.6g}, and " if design.intercept else ""
+    note = (
+        f"response: {response} is {about}in units of its sd {scale:.6g} inside, and so are the scales of all priors; "
+        "results are in its own units"
+    )
+    return replace(
+        design,
+        y=((design.y - mean) / scale).astype(np.float32),
+        offset=offset,
+        encoding=replace(design.encoding, response_mean=mean, response_scale=scale),
+        notes=(*design.notes, note),
+    )
+
+
+def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
+    """One number, or one for every column."""
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                among = f"the columns are {', '.join(names[:20])}"
+                raise InputError(explain("prior_scale by column", repr(name), suggestion(str(name), names, among)))
+        return np.array([float(given.get(name, 1.0)) for name in names])
+    if np.ndim(given) and len(given) != len(names):
+        got = f"{len(given)} for {len(names)} columns {', '.join(names[:20])}"
+        raise InputError(explain("one prior_scale a column", got, "a dict by name, or one number"))
+    return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
+
+
+def _prior_note(design: Design, scales: Any, intercept_scale: float, standardise: bool) -> str:
+    on = "standardised columns" if standardise else "columns as they are"
+    parts = []
+    if design.names and np.ndim(scales) == 0:
+        parts.append(f"coefficients N(0, {scales:g}^2) on {on}")
+    elif design.names:
+        parts.append(f"coefficients N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
+    if design.intercept:
+        parts.append(f"intercept N(0, {intercept_scale:g}^2)" + (" at the columns' means" if standardise else ""))
+    return f"prior: {', '.join(parts)}; results are for the table's own columns"

@@ -1,0 +1,138 @@
+"""Formulas: from "late ~ hour + C(carrier)" and a table to the arrays of a regression.
+
+build_design(formula, table)   x (N, d) standardised and without the intercept, y, names, offset, weights,
+                               and the encoding that makes x of new rows
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallbayes.adapters.coding import learn
+from tallbayes.adapters.columns import count_missing, drop_missing, kind_of, levels_of
+from tallbayes.adapters.encoding import Encoding, require_complete
+from tallbayes.adapters.expressions import Parsed, parse
+from tallbayes.adapters.outcomes import read_outcome
+from tallbayes.adapters.standardising import standardise as standardise_columns
+from tallbayes.adapters.tables import Source, as_arrow, open_source
+from tallbayes.errors import DataError, InputError, explain
+
+MISSING = ("error", "drop")
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The arrays of a regression, the names of the columns of x, and how they came about.
+
+    x = (raw - means) / scales with the encoding's means and scales; `dropped` rows had a missing value; `notes` say
+    in words what was decided.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    names: tuple[str, ...]
+    intercept: bool
+    offset: np.ndarray | None
+    weights: np.ndarray | None
+    dropped: int
+    encoding: Encoding
+    notes: tuple[str, ...]
+
+
+def build_design(
+    formula: str,
+    table: Any,
+    *,
+    standardise: bool = True,
+    missing: str = "error",
+    weights: Any = None,
+    offset: Any = None,
+    response: str = "binary",
+) -> Design:
+    """Read the columns that a formula names and make the arrays of a regression of them.
+
+    With `standardise` every column of x, those of categories too, is centred and divided by its standard deviation
+    over the rows, whatever their weights; without an intercept in the formula it is divided only. `weights` and
+    `offset` are arrays or names of columns. Rows with a missing value in any column used are refused, or dropped with
+    `missing="drop"`.
+
+    >>> rows = {"late": ["no", "yes", "no", "yes"], "hour": [6.0, 18.0, 12.0, 12.0]}
+    >>> design = build_design("late ~ hour", rows, standardise=False)
+    >>> design.names, design.x.ravel().tolist(), design.y.tolist()
+    (('hour',), [6.0, 18.0, 12.0, 12.0], [0.0, 1.0, 0.0, 1.0])
+    """
+    if missing not in MISSING:
+        raise InputError(explain(f"missing one of {MISSING}", repr(missing), "missing='drop'"))
+    source = open_source(table)
+    beside = {"weights": weights, "offset": offset}
+    parsed = parse(formula, source, apart=[name for name in beside.values() if isinstance(name, str)])
+    _require_response_apart(parsed)
+    rows, num_rows = _complete_rows(source, parsed, beside, missing)
+    outcome = read_outcome(parsed, rows, response)
+    # A formula of the intercept alone reads no column, and a table of no columns has no rows.
+    right = rows.select(parsed.right_columns or parsed.left_columns)
+    coding = learn(parsed.right, parsed.right_columns, right)
+    if not coding.names and not coding.intercept:
+        raise InputError(explain("at least one term or the intercept", repr(formula), "late ~ 1"))
+    done = standardise_columns(coding, right, standardise)
+    means, scales = tuple(done.means.tolist()), tuple(done.scales.tolist())
+    dropped = num_rows - rows.num_rows
+    notes = outcome.notes(parsed.left)
+    if dropped:
+        notes += (f"missing: {dropped} of {num_rows} rows had a missing value and were dropped",)
+    return Design(
+        x=done.x,
+        y=outcome.y,
+        names=coding.names,
+        intercept=coding.intercept,
+        offset=_numbers("offset", offset, rows),
+        weights=_numbers("weights", weights, rows),
+        dropped=dropped,
+        encoding=Encoding(coding, means, scales, parsed.left, outcome.classes),
+        notes=notes,
+    )
+
+
+def _require_response_apart(parsed: Parsed) -> None:
+    if parsed.is_column and parsed.left_columns[0] in parsed.right_columns:
+        hint = "leave it out on the right"
+        raise InputError(explain("a response that is not among the terms", f"{parsed.left!r} on both sides", hint))
+
+
+def _complete_rows(source: Source, parsed: Parsed, beside: dict[str, Any], missing: str) -> tuple[Any, int]:
+    """All columns that are used, without the rows that miss a value; and how many rows there were."""
+    named = [name for name in beside.values() if isinstance(name, str)]
+    rows = source.read([*parsed.left_columns, *parsed.right_columns, *named])
+    for name, values in beside.items():
+        if values is not None and not isinstance(values, str):
+            column = as_arrow(name, values)
+            if len(column) != rows.num_rows:
+                got = f"{len(column)} {name}, {rows.num_rows} rows"
+                raise DataError(explain(f"{name} with one number a row", got, "check how they were cut"))
+            rows = rows.append_column(_place(name, values), column)
+    if missing == "error":
+        require_complete(rows)
+        return rows, rows.num_rows
+    kept = drop_missing(rows) if count_missing(rows) else rows
+    if kept.num_rows == 0:
+        hint = "leave out the columns where most is missing"
+        raise DataError(explain("rows without a missing value", f"none of {rows.num_rows}", hint))
+    return kept, rows.num_rows
+
+
+def _place(name: str, given: Any) -> str:
+    """The column of the weights or the offset; what was given as an array has a name no column has in a formula."""
+    return given if isinstance(given, str) else f"{name}="
+
+
+def _numbers(name: str, given: Any, rows: Any) -> np.ndarray | None:
+    if given is None:
+        return None
+    column = rows.column(_place(name, given))
+    if kind_of(column) == "categories":
+        got = f"text such as {levels_of(column)[0]!r}"
+        raise DataError(explain(f"numbers in the {name}", got, "a column of numbers"))
+    return np.asarray(column).astype(np.float64)
