@@ -564,7 +564,8 @@ assert jax.config.jax_compilation_cache_dir == "elsewhere"
 
 
 def test_the_compile_cache_is_where_it_was_asked_for_or_off(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-W", "error", "-c", CACHES, str(tmp_path)], check=True)
+    fresh = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    subprocess.run([sys.executable, "-W", "error", "-c", CACHES, str(tmp_path)], env=fresh, check=True)
 
 
 class Terminal:

@@ -79,6 +79,11 @@ class Estimands:
         """Reorder something given by observable so that it is given by component."""
         return np.concatenate([flat[..., q.columns] for q in self.quantities], axis=-1)
 
+    def in_observables(self, error: Floats, scale: Floats) -> Floats:
+        """An error of every component as one of its observable: that of an sd is read off a square."""
+        parts = zip(self.quantities, self.split(error).values(), self.split(scale).values(), strict=True)
+        return np.concatenate([part * (2 * sd if quantity.kind == "sd" else 1.0) for quantity, part, sd in parts])
+
 
 @dataclass(frozen=True, eq=False)
 class Summary:
@@ -127,6 +132,7 @@ def _linear_summary(
     return value, sd[columns], mean[:, columns], variance[:, columns], kurtosis[:, columns]
 
 
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def _sd_summary(
     quantity: Quantity, estimands: Estimands, total: Floats, mean: Any, variance: Any, kurtosis: Any, covariance: Any
 ) -> tuple[Floats, ...]:

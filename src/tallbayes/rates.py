@@ -87,6 +87,7 @@ def consistency_freedom(below: Moments, above: Moments) -> Floats:
     return np.where(spread > 0, 2 * sum(parts) ** 2 / np.where(spread > 0, spread, 1.0), 1e9)
 
 
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def contraction_of(squares: Floats, interval: float) -> Contraction:
     """Root of the ratio of mean squared distances between dT and 2 dT, with its upper 97.5% end."""
     before, after = squares[:, 1], squares[:, 2]

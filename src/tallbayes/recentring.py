@@ -6,6 +6,7 @@ The joint mode of a hierarchical model prefers a large common scale with small e
 there is no volume. Paths are right about any centre, yet about that one nothing contracts. The shift, |E W^T grad log
 pi| at the mode, tells; where it is small the mode stays. Expectations are means over fixed draws in opposite pairs, on
 a sample of the rows beside what all rows say at the centre itself, and every move must raise E log pi(theta + W z).
+The new Gaussian is taken only if it is closer to the posterior than the old one, by Kullback and Leibler.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SAMPLE_ROWS = 8_192
 ROWS_PER_PARAMETER = 16
 FAR = 3.0
 NEAR = 0.3
+# A Gaussian at the mode that is so far off says nothing of where to go.
+LOST = 1e4
 MAX_ITERATIONS = 40
 MAX_HALVINGS = 6
 
@@ -60,7 +63,9 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
     here = _Balance(survey, _sample(table, target.dimension), len(anchor.mode))
     gradients = here.gradients(anchor.mode, anchor.whitening, anchor.gradient)
     shift = _shift(gradients)
-    moved = _climb(here, anchor) if shift > FAR else None
+    moved = _climb(here, anchor) if FAR < shift < LOST else None
+    if moved is not None and not here.bound(moved) > here.bound(anchor):
+        moved = None
     return Recentred(moved or anchor, shift, survey.rows_read)
 
 
@@ -82,6 +87,10 @@ class _Balance:
     def value(self, theta: Floats, whitening: Floats) -> float:
         """E log pi(theta + W z), on the sample."""
         return float(np.mean([(plus.value + minus.value) / 2 for plus, minus in self._pairs(theta, whitening)]))
+
+    def bound(self, anchor: Anchor) -> float:
+        """E log pi plus the Gaussian's entropy: below log of the posterior's constant, the nearer the better."""
+        return self.value(anchor.mode, anchor.whitening) - float(np.sum(np.log(np.diag(anchor.factor))))
 
     def curvature(self, theta: Floats, whitening: Floats, everywhere: Expansion) -> Floats:
         """-E grad^2 log pi, on the sample beside what all rows say at theta."""

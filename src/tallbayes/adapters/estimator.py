@@ -131,8 +131,8 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         )
         if not result.converged:
             warnings.warn(str(result.status), ConvergenceWarning, stacklevel=3)
-        labels, known = None if classes is None else map(str, classes), getattr(self, "feature_names_in_", None)
-        names = Names(columns, known, labels, bool(self.fit_intercept), extra)
+        labels = None if classes is None else tuple(map(str, classes))
+        names = Names(columns, getattr(self, "feature_names_in_", None), labels, bool(self.fit_intercept), extra)
         self.scaling_ = scaling
         narrow = narrowed(result, names, width)
         self.result_ = replace(narrow, notes=(self._prior_note(), *narrow.notes))

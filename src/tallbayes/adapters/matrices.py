@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor import Anchor
@@ -59,6 +60,7 @@ class Scaling:
         return {
             "means": np.append(self.means, beyond),
             "scales": np.append(self.scales, beyond + 1),
+            "shown": np.append(np.arange(self.columns), beyond),
             "response_mean": np.asarray(self.response_mean),
             "response_scale": np.asarray(self.response_scale),
         }
@@ -138,10 +140,13 @@ def in_units_of(model: Model, scaling: Scaling, width: int, extra: str | None) -
 
 def _report(extra: str | None, theta: Any, units: Any) -> Any:
     parts = theta if isinstance(theta, dict) else {"coefficients": theta}
-    own = {"coefficients": units["response_scale"] * parts["coefficients"] / units["scales"]}
+    slopes = units["response_scale"] * parts["coefficients"] / units["scales"]
+    # In the place of a column beyond the first is shown once more: what differs by rounding alone upsets a test of
+    # means, and the program must not depend on how many there are.
+    own = {"coefficients": jnp.take(slopes, units["shown"].astype(np.int32), axis=-1)}
     if "intercept" in parts:
         raised = units["response_scale"] * parts["intercept"] + units["response_mean"]
-        own["intercept"] = raised - own["coefficients"] @ units["means"]
+        own["intercept"] = raised - slopes @ units["means"]
     if extra:
         own[extra] = parts[extra] * (units["response_scale"] if extra == "noise_scale" else 1.0)
     return own
@@ -162,7 +167,7 @@ class Names:
         number = Structure.leaf(())
         slopes = Structure.leaf((self.columns,))
         if self.names is not None:
-            slopes = Structure.container("dict", [(name, number) for name in self.names])
+            slopes = Structure.container("dict", [(str(name), number) for name in self.names])
         items = [("coefficients", self._by_class(slopes))]
         if self.intercept:
             items.append(("intercept", self._by_class(number)))

@@ -169,8 +169,9 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """A weight says how many equal rows a row stands for."""
-        # One row says nothing of the noise.
-        rows = self._checked(X, y, sample_weight, y_numeric=True, ensure_min_samples=2)
+        rows = self._checked(X, y, sample_weight, y_numeric=True)
+        if len(rows.x) < 2:
+            raise DataError(explain("at least two rows, to tell noise from the rest", "1 sample", "more rows"))
         scaling = self._scaling(rows, rows.y)
         response = (rows.y - scaling.response_mean) / scaling.response_scale
         self._run(self.family, rows._replace(y=response), scaling, change=_with_least_noise)
