@@ -120,6 +120,21 @@ def test_levels_that_do_not_telescope_are_told(monkeypatch):
     assert np.abs(multilevel.consistency_scores(this)).max() > 5
 
 
+def test_rounding_is_no_inconsistency(monkeypatch):
+    """Two sides that differ by a thousandth of the tolerance, whatever their error bars; a tenth of it is told."""
+
+    def sides(apart):
+        def sample(problem, level, block):
+            plain = made_up()(problem, level, block)
+            still = 1e-9 * np.arange(BLOCK_PATHS)[:, None]
+            return replace(plain, fine=Moments.of(still), coarse=Moments.of(still + apart))
+
+        return sample
+
+    assert run(monkeypatch, sides(5e-5))[0] is Status.converged
+    assert run(monkeypatch, sides(5e-3))[0] is Status.inconsistent
+
+
 def test_consistency_raises_no_false_alarm(monkeypatch):
     """200 sound runs, none called inconsistent."""
     assert {run(monkeypatch, made_up(), seed=seed, tolerance=0.1)[0] for seed in range(200)} == {Status.converged}

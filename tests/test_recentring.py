@@ -96,6 +96,14 @@ def test_group_effects_agree_with_quadrature():
     assert abs(again["mean"].value["tau"] - mean) < 0.5 * 8 * sd
 
 
+def test_one_row_is_not_answered_with_confidence():
+    """Linear regression of one row: the noise may be next to nothing, and no Gaussian is near. No claim is made."""
+    model = tb.families.linear(intercept_scale=10.0)
+    floor = replace(model, log_prior=lambda t: model.log_prior(t) - 0.5 * (1e-3 / t["noise_scale"]) ** 2)
+    target, table, mode = anchored(floor, {"x": np.ones((1, 1)), "y": np.ones(1)})
+    assert recentre(target, table, mode).anchor is mode
+
+
 def test_an_anchor_of_other_rows_is_refused():
     model, rows = grouped()
     target, table, mode = anchored(model, rows)
