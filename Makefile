@@ -6,12 +6,13 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench-throughput bench-minibatch bench-profile \
+.PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-profile \
 	bench-calibration bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   estimate a posterior expectation to a prescribed accuracy"
-	@echo "make test   run all tests"
+	@echo "make test   run the tests, in under ten minutes on two cores"
+	@echo "make test-all run the slow ones too: more paths, more programs, longer runs"
 	@echo "make check  format, lint and types"
 	@echo "make format rewrite files in the project's format"
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
@@ -41,7 +42,10 @@ demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations=8
+	@$(BIN)/python -m pytest -n 3 --dist worksteal --durations=8 -m "not slow"
+
+test-all: $(STAMP)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal --durations=8
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }

@@ -93,7 +93,9 @@ def table_of() -> Callable[[str], dict[str, np.ndarray]]:
     return make
 
 
-@pytest.mark.parametrize("intercept", [False, True], ids=["no intercept", "intercept"])
+@pytest.mark.parametrize(
+    "intercept", [pytest.param(False, marks=pytest.mark.slow), True], ids=["no intercept", "intercept"]
+)
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_a_family_is_the_model_written_by_hand(name, intercept, table_of):
     """Differences of values, gradients and Hessians in R^d: constants that do not depend on theta cancel."""

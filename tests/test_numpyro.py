@@ -290,6 +290,7 @@ def test_threads_take_turns_at_the_handlers_of_numpyro(locked: bool, monkeypatch
     assert failed != locked
 
 
+@pytest.mark.slow
 def test_an_estimate_is_that_of_the_conjugate_posterior() -> None:
     """InverseGamma(a, b) for a variance, Normal(0, variance) for the mean, Dirichlet for shares: all stay so.
 

@@ -99,6 +99,7 @@ POISSON = tb.Model(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [100.0, 0.05])
 def test_poisson_regression(rate):
     """Many events, where a step from far out explodes; and about twelve in all."""
@@ -114,6 +115,7 @@ def test_poisson_regression(rate):
     assert_right(result, *quadrature(log_density, result.anchor.mode, result.anchor.sd))
 
 
+@pytest.mark.slow
 def test_regression_with_cauchy_noise():
     """Student's t with one degree of freedom: the log posterior is not concave."""
     rng = np.random.default_rng(4)

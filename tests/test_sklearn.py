@@ -170,6 +170,7 @@ def test_the_coefficient_of_a_constant_column_keeps_its_prior() -> None:
     assert model.coef_sd_[0, 1] == pytest.approx(3.0, rel=0.01)
 
 
+@pytest.mark.slow
 def test_several_classes() -> None:
     """Beside importance sampling from a wide Gaussian about the mode; the first class is the reference."""
     generator = np.random.default_rng(1)
@@ -262,6 +263,7 @@ def test_a_sparse_matrix_is_refused() -> None:
         TallClassifier().fit(csr_array(X), LABELS)
 
 
+@pytest.mark.slow
 def test_scikit_learn_s_checks_of_the_regressor() -> None:
     assert failures_of(TallRegressor(tolerance=1.0)) == {}
 
@@ -308,6 +310,7 @@ def test_a_regressor_equals_its_integrals() -> None:
     np.testing.assert_allclose(spread, predictive, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_scikit_learn_s_checks_of_the_count_regressor() -> None:
     assert failures_of(TallCountRegressor(tolerance=1.0)) == {}
 
@@ -332,6 +335,7 @@ def test_a_count_regressor_equals_its_integrals() -> None:
     np.testing.assert_allclose(model.predict(NEW, offset=np.log([1, 2, 3, 4])), model.predict(NEW) * [1, 2, 3, 4])
 
 
+@pytest.mark.slow
 def test_rates_with_weights_are_as_good_as_counts_with_offsets() -> None:
     generator = np.random.default_rng(6)
     x, exposure = generator.normal(size=(80, 2)), generator.uniform(0.5, 4.0, 80)
@@ -344,6 +348,7 @@ def test_rates_with_weights_are_as_good_as_counts_with_offsets() -> None:
     assert np.any(np.abs(mean - errors_of(TallCountRegressor(**options).fit(x, counts))[0]) > allowed + other[1])
 
 
+@pytest.mark.slow
 def test_a_probit_without_an_intercept_equals_its_integrals() -> None:
     sign = np.where(LABELS == "yes", 1, -1)
     model = TallClassifier("probit", fit_intercept=False).fit(X - X.mean(), LABELS)
