@@ -1,7 +1,8 @@
-"""Measured rates on the paper's problem: N = 1000, n = 10, m = 15, 1,024 or 4,096 paths a level, fitted over levels 3-7.
+"""Measured rates on the paper's problem: N = 1000, n = 10, m = 15, 1,024 paths a level (4,096 if slow), levels 3-7.
 
 The relative sd of a variance from 1,024 samples of kurtosis 8 is 8%, so a fitted beta has a standard error of 0.04 and
-the bands below are five of those wide; with 4,096 paths (slow) it is half of that. Kurtosis, seeds and blocks are fixed; nothing here can flicker.
+the bands below are five of those wide; with 4,096 paths it is half of that. Kurtosis, seeds and blocks are fixed;
+nothing here can flicker.
 
 Every path is read twice, at its end and over its window, and several blocks go through one call: these are the same
 paths as `sample_level` takes, for less than half the time.

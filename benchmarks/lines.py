@@ -1,0 +1,65 @@
+"""Runs as lines of a file: each a JSON object, written as soon as it is done, and not run again while it stands there.
+
+Two processes, each on one core, share what is missing. A run is found by its key, a NamedTuple whose fields are among
+those of the line.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+WORKERS = 2
+TELL_EVERY = 20
+
+
+def read(path: Path, key: Any) -> dict[Any, dict[str, Any]]:
+    """Stored runs by their `key`, a type of NamedTuple; a line cut short by a kill is run again."""
+    stored = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            each = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        stored[key(*(each[field] for field in key._fields))] = each
+    return stored
+
+
+def complete(keys: list[Any], path: Path, run: Callable[[Any], dict[str, Any]]) -> None:
+    """Run what is missing; `run` makes a line from a key."""
+    stored = read(path, type(keys[0]))
+    missing = [key for key in keys if key not in stored]
+    if not missing:
+        return
+    os.environ["NPROC"] = "1"  # read by XLA when a worker starts: one core each
+    commit = describe_commit()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        path.write_bytes(path.read_bytes() + b"\n")
+    context = multiprocessing.get_context("spawn")
+    with path.open("a") as store, ProcessPoolExecutor(WORKERS, mp_context=context) as executor:
+        futures = {executor.submit(run, key): key for key in missing}
+        try:
+            for number, future in enumerate(as_completed(futures), 1):
+                key, each = futures[future], future.result()
+                store.write(json.dumps(key._asdict() | each | {"commit": commit}) + "\n")
+                store.flush()
+                if number % TELL_EVERY == 0 or number == len(missing):
+                    told = " ".join(map(str, key))
+                    print(f"{number}/{len(missing)}: {told} {each['status']}", file=sys.stderr, flush=True)
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def describe_commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
