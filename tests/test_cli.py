@@ -564,8 +564,7 @@ assert jax.config.jax_compilation_cache_dir == "elsewhere"
 
 
 def test_the_compile_cache_is_where_it_was_asked_for_or_off(tmp_path: Path) -> None:
-    fresh = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    subprocess.run([sys.executable, "-W", "error", "-c", CACHES, str(tmp_path)], env=fresh, check=True)
+    subprocess.run([sys.executable, "-W", "error", "-c", CACHES, str(tmp_path)], check=True)
 
 
 class Terminal:
@@ -641,7 +640,7 @@ def test_ctrl_c_while_sampling_keeps_the_run(fitted: Fitted, terminal: Callable[
         assert phase in here.seen
     assert "saved in" in here.seen
     assert "Traceback" not in here.seen
-    assert {path.name for path in tmp_path.iterdir()} <= {"cache", "run"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "run"]
     assert any((tmp_path / "cache").glob("*/*-cache"))
 
 

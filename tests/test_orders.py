@@ -98,7 +98,9 @@ def test_plain_synchronous_falls_towards_one(num_paths):
 
 
 @EITHER
-@pytest.mark.parametrize("gradient", [tb.Plain(10), tb.Taylor(10)], ids=["plain", "taylor"])
+@pytest.mark.parametrize(
+    "gradient", [pytest.param(tb.Plain(10), marks=pytest.mark.slow), tb.Taylor(10)], ids=["plain", "taylor"]
+)
 def test_antithetic_is_of_order_two(gradient, num_paths):
     """At end points and over windows."""
     end, window = variances(gradient, tb.Antithetic(), ladder(), range(3, 8), num_paths).T
