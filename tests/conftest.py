@@ -1,4 +1,7 @@
-"""Every test runs with the settings a fresh user has; nothing here changes JAX."""
+"""Every test runs with the settings a fresh user has; nothing here changes JAX.
+
+`make test` has its programs compiled quickly, and `make test-all` as a user has them: see the Makefile.
+"""
 
 import pytest
 
@@ -17,3 +20,11 @@ def compilations():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield seen
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture(scope="module")
+def optimised():
+    """For modules whose paths take longer to run than to compile: programs as a user has them, in `make test` too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("XLA_FLAGS", raising=False)
+        yield

@@ -185,6 +185,11 @@ BAD: dict[str, tuple[type[TallbayesError], dict[str, Any], str]] = {
     "too few priors": (InputError, {"prior_scale": [1.0, 2.0]}, "2 for 1 columns"),
     "a name that is taken": (InputError, {"formula": "late ~ Intercept"}, "'Intercept'"),
     "a response that never changes": (DataError, {"formula": "flat ~ hour", "family": "linear"}, "3 in all rows"),
+    "an offset of several predictors": (
+        DataError,
+        {"formula": "carrier ~ hour", "family": "multinomial", "offset": "known"},
+        "no offset in a multinomial regression",
+    ),
     "a file that is not there": (DataError, {"table": "nowhere.parquet"}, "nothing at"),
 }
 

@@ -3,14 +3,17 @@
 Nothing is random here but the draws both sides share, so they must agree to rounding.
 """
 
+from functools import cache, partial
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import paper
 import pytest
 
 import tallbayes as tb
 from tallbayes.draws import STRETCH, gather, pick
-from tallbayes.levels import LEVEL_STREAM, _schedule, make_problem
+from tallbayes.levels import LEVEL_STREAM, _schedule, make_problem, sample_level
 from tallbayes.mode import find_anchor
 from tallbayes.model import bind
 from tallbayes.paths import Observables, Plan, make_drawer, sample_path
@@ -28,9 +31,8 @@ GRADIENTS = [
 ]
 
 
+@cache
 def by_hand():
-    import jax.numpy as jnp
-
     def log_likelihood(theta, row):
         eta = row["x"] @ theta
         return row["y"] * eta - jnp.logaddexp(0.0, eta)
@@ -38,12 +40,17 @@ def by_hand():
     return tb.Model(lambda theta: -0.5 * jnp.sum(theta**2), log_likelihood, np.zeros(3))
 
 
-def make(model, gradient, coupling, window_steps):
+@cache
+def prepared(model, precision):
     data = check_rows(paper.rows(NUM_ROWS))
     target, start = bind(model, jax.tree.map(lambda leaf: leaf[0], data))
-    table = make_table(data, "float64")
-    anchor = find_anchor(target, table, start)
-    plan = Plan(target, gradient, tb.Euler(), coupling, Observables(True, ()), "float64")
+    table = make_table(data, precision)
+    return target, table, find_anchor(target, table, start)
+
+
+def make(model, gradient, coupling, window_steps, precision="float64"):
+    target, table, anchor = prepared(model, precision)
+    plan = Plan(target, gradient, tb.Euler(), coupling, Observables(True, ()), precision)
     ladder = tb.Ladder(0.4 / anchor.curvatures[-1], start_steps=4, added_steps=3, window_steps=window_steps)
     return make_problem(plan, table, anchor, ladder, SEED, pairs=()), anchor
 
@@ -78,6 +85,13 @@ def _sigmoid(eta):
     return 1 / (1 + np.exp(-eta))
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def stretch_of(plan, number, extra, inputs, key, which):
+    """Noise, rows and spare words of all steps of a stretch."""
+    noise, index, spare = make_drawer(plan, inputs).draw(jax.random.fold_in(key, which), STRETCH, number, extra)
+    return noise, gather(inputs.rows, index), spare
+
+
 def replay(problem, anchor, level):
     """Delta of (v, v^2) for one path, in plain loops over the shared draws."""
     ladder, plan = problem.ladder, problem.plan
@@ -89,23 +103,26 @@ def replay(problem, anchor, level):
         x, y = (np.asarray(batch[k]) for k in ("x", "y")) if batch else (None, None)
         return v + h * gradient_by_hand(gradient, anchor, v, x, y) + np.sqrt(2 * h) * np.asarray(noise)
 
-    def draws(key, k, number, extra=0):
+    @cache
+    def stretch(phase, which, number, extra):
+        return jax.tree.map(np.asarray, stretch_of(plan, number, extra, problem.inputs, (solo, joint)[phase], which))
+
+    def draws(phase, k, number, extra=0):
         """Noise, raw batches and spare words of step k, from the stretch it belongs to."""
-        stretch = drawer.draw(jax.random.fold_in(key, k // STRETCH), STRETCH, number, extra)
-        noise, index, spare = pick(stretch, k % STRETCH)
-        return noise, gather(problem.inputs.rows, index), drawer.source(spare)
+        noise, batches, spare = pick(stretch(phase, k // STRETCH, number, extra), k % STRETCH)
+        return noise, batches, drawer.source(jnp.asarray(spare))
 
     key = path_key(seed_words(SEED), LEVEL_STREAM, level, PATH)
     solo, joint = (jax.random.fold_in(key, phase) for phase in (0, 1))
     fine, fine_points, coarse_points = np.zeros(3), [], []
     for k in range(ladder.shift_steps(level)):
-        noise, batches, _ = draws(solo, k, 1)
+        noise, batches, _ = draws(0, k, 1)
         fine = step(fine, h, noise[0], pick(batches, 0))
         fine_points.append(fine)
     coarse = [np.zeros(3)] * coupling.num_coarse
     extra = coupling.num_indices(SIZE) if gradient.batch_size else 0
     for k in range(ladder.joint_steps(level)):
-        noise, batches, words = draws(joint, k, 2, extra)
+        noise, batches, words = draws(1, k, 2, extra)
         for j in (0, 1):
             fine = step(fine, h, noise[j], pick(batches, j))
             fine_points.append(fine)
@@ -141,8 +158,18 @@ def test_paths_are_what_the_equations_say(gradient, coupling):
                 np.testing.assert_allclose(end.delta, replay(problem, anchor, level), rtol=1e-9, atol=1e-12)
 
 
-def test_family_and_own_model_give_the_same_numbers():
+def test_family_and_own_model_take_the_same_paths():
     """The cheap form of a generalised linear model and derivatives by JAX agree to float32 rounding."""
+    family, own = (make(model, tb.Taylor(SIZE), tb.Antithetic(), 0, "float32")[0] for model in (paper.MODEL, by_hand()))
+    for level in (0, 2):
+        one, two = (sample_level(problem, level, 0) for problem in (family, own))
+        np.testing.assert_allclose(one.delta.mean, two.delta.mean, rtol=1e-3, atol=2e-6)
+        np.testing.assert_allclose(one.delta.variance, two.delta.variance, rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_family_and_own_model_give_the_same_numbers():
+    """Of whole runs: the same paths, stopped at the same samples."""
     settings = {"tolerance": 0.3, "seed": 4, "method": tb.Multilevel(gradient=tb.Taylor(5))}
     family = tb.estimate(paper.MODEL, paper.rows(NUM_ROWS), **settings)
     own = tb.estimate(by_hand(), paper.rows(NUM_ROWS), **settings)

@@ -114,7 +114,8 @@ def test_a_classifier_equals_its_integrals(classifier: TallClassifier) -> None:
     assert np.all(classifier.coef_error_ <= 0.05 * 1.2 * classifier.coef_sd_)
     eta = NEW_Z * theta[:, 0] + theta[:, 1]
     predictive = expit(eta) @ chance
-    found = classifier.result_.posterior.predict(classifier.scaling_.apply(NEW), expit, 1, True)
+    found = classifier.result_.predict(NEW)
+    np.testing.assert_allclose(found.mean, classifier.predict_proba(NEW)[:, 1], rtol=1e-12)
     # The ensemble is as far from the posterior as the tolerance lets it be.
     spread = np.sqrt(expit(eta) ** 2 @ chance - predictive**2)
     allowed = FAR * found.standard_error + 0.05 * spread
@@ -330,7 +331,7 @@ def test_a_count_regressor_equals_its_integrals() -> None:
     assert np.all(np.abs(mean - raw @ chance) < allowed)
     rates = np.exp(NEW_Z * theta[:, 0] + theta[:, 1])
     exact, spread = rates @ chance, np.sqrt(rates**2 @ chance - (rates @ chance) ** 2)
-    found = model.result_.posterior.predict(model.scaling_.apply(NEW), np.exp, 1, True)
+    found = model.result_.predict(NEW)
     assert np.all(np.abs(model.predict(NEW) - exact) < FAR * found.standard_error + 0.03 * spread)
     np.testing.assert_allclose(model.predict(NEW, offset=np.log([1, 2, 3, 4])), model.predict(NEW) * [1, 2, 3, 4])
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.answers import Rungs
 from tallbayes.method import Method, Resolved, describe
+from tallbayes.model import Target
 from tallbayes.multilevel import Assessment, LevelState, Run, consistency_scores
 from tallbayes.posterior import Posterior
 from tallbayes.preparation import Prepared
 from tallbayes.randomised import RandomisedRun, tail_states
 from tallbayes.rates import cost_growth, mean_decay, variance_decay
-from tallbayes.result import Cost, Estimate, Level, Rates, Result, Status, Tuning
+from tallbayes.result import Cost, Estimate, Level, Rates, Regression, Result, Status, Tuning
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,18 +76,36 @@ def conclude(
         settings=settings,
         tuning=finished.tuning,
         notes=notes,
-        posterior=_posterior(finished, prepared),
+        posterior=posterior_of(finished, prepared),
+        regression=_regression(prepared.target),
         continuation=continuation,
     )
 
 
-def _posterior(finished: Finished, prepared: Prepared) -> Posterior | None:
+def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
     """Where the paths ended; with a random tail their weights are not kept."""
     run = finished.run
     if finished.randomised is not None or not all(level.points for level in run.levels):
         return None
-    points = tuple(np.concatenate(level.points) for level in run.levels)
-    return Posterior(prepared.anchor, points, run.problem.plan.laplace)
+    plan, ladder = run.problem.plan, run.problem.ladder
+    spreads = [plan.dynamics.spread(plan.dynamics.coefficients(ladder.step(l))) for l in range(len(run.levels))]
+    return Posterior(
+        anchor=prepared.anchor,
+        points=tuple(np.concatenate(level.points) for level in run.levels),
+        spreads=tuple(float(spread) for spread in spreads),
+        whitened=plan.dynamics.whitened,
+        laplace=plan.laplace,
+        rungs=Rungs(run.rho, plan.coupling.variance_rate, run.costs),
+        seed=run.problem.seed,
+        live=(prepared.target, prepared.table.units),
+    )
+
+
+def _regression(target: Target) -> Regression | None:
+    layout = target.layout
+    if target.family is None:
+        return None
+    return Regression(target.family, layout.heads, layout.intercept, layout.extras)
 
 
 def _describe(method: Method, finished: Finished) -> str:

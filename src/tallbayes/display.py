@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,16 @@ def _row(estimate: Estimate, i: int, label: str) -> list[str]:
         f"{estimate.flat_tolerance[i]:.2g}",
         "yes" if met else "no",
     ]
+
+
+def number(estimated: Any) -> str:
+    """A value with its Monte Carlo error, to the error's second digit.
+
+    >>> number((0.123456, 0.0012))
+    '0.1235 ± 0.0012'
+    """
+    value, error = estimated
+    return f"{value:.{_digits(value, error)}g} ± {error:.2g}"
 
 
 def _digits(value: float, half: float) -> int:

@@ -13,6 +13,7 @@ step would rarely, but fatally, overshoot. The tamed step has the same limit, an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,9 @@ class Euler:
     def step(self, coefficients: jax.Array, state: jax.Array, gradient: jax.Array, noise: jax.Array) -> jax.Array:
         drift, diffusion = coefficients
         return state + drift * gradient + diffusion * noise
+
+    def spread(self, coefficients: Any) -> Any:
+        return coefficients[1]
 
     def merge_noise(self, coefficients: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
         return (first + second) * first.dtype.type(np.sqrt(0.5))
@@ -64,6 +68,9 @@ class Exponential:
         # Beyond 1e6 the two are the same number, and the square would overflow.
         held = jnp.where(strain > 1e6, strain, jnp.sqrt(1 + strain**2))
         return decay * state + gain * (remainder / held) + spread * noise
+
+    def spread(self, coefficients: Any) -> Any:
+        return coefficients[2]
 
     def merge_noise(self, coefficients: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
         return coefficients[4] * first + coefficients[5] * second

@@ -18,6 +18,7 @@ from tallbayes.anchored import anchored_gradient, reads_slabs, run_anchored, tun
 from tallbayes.conclusion import Finished, conclude
 from tallbayes.errors import InputError, MethodError, explain
 from tallbayes.executors import default_executor
+from tallbayes.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.laplace import laplace_level
 from tallbayes.levels import BLOCK_PATHS, Problem, compile_ahead, make_problem
 from tallbayes.method import (
@@ -33,7 +34,7 @@ from tallbayes.method import (
 from tallbayes.mode import DENSE_LIMIT
 from tallbayes.model import Model, Target
 from tallbayes.modes import search_second_mode
-from tallbayes.multilevel import Budget, Run, run_multilevel
+from tallbayes.multilevel import KEPT_BYTES, Budget, Run, run_multilevel
 from tallbayes.paths import Observables, Plan
 from tallbayes.preparation import Prepared, check_data, prepare, refine_precision, with_listing
 from tallbayes.progress import Report, reporter
@@ -64,13 +65,17 @@ def estimate(
     max_levels: int | None = None,
     max_seconds: float | None = None,
     progress: bool | Report | None = None,
+    keep_posterior: bool = True,
+    interval_tolerance: float | None = None,
 ) -> Result:
     """Posterior expectations of `quantities`, each to the prescribed RMSE.
 
     `data` is a pytree of arrays that share a leading axis; `quantities` maps names to functions of theta
     ("mean" and "sd" of every parameter by default). Exactly one tolerance is given, for all quantities or by
     name. `weights` are numbers >= 0, one a row: how many equal rows it stands for. Bad input raises; trouble at run
-    time is told by `result.status`.
+    time is told by `result.status`. `result.posterior` answers what is asked afterwards, unless `keep_posterior=False`;
+    with `interval_tolerance` the run goes on until the ends of all 95% intervals err by no more than so many posterior
+    sds, which costs several times as much as a mean to the same.
 
     >>> import numpy as np, tallbayes as tb
     >>> y = np.random.default_rng(0).normal(1.0, 1.0, 50)
@@ -85,6 +90,7 @@ def estimate(
     budget = _budget(Budget(), max_evaluations, max_levels, max_seconds)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
+    _check_intervals(interval_tolerance, keep_posterior, method)
     arrays = check_data(model, data)
     if weights is not None:
         model, arrays = weigh(model, arrays, weights)
@@ -110,8 +116,12 @@ def estimate(
         problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
         _require_affordable(problem, budget, method)
         goal = resolve_tolerances(kind, size, estimands)
+        kept = KEPT_BYTES if interval_tolerance is None else MOST_BYTES
         run = Run(problem, estimands, executor or threads, report, goal, budget, started=started)
+        run.kept_bytes = kept if keep_posterior else 0
         finished = _solve(method, run, prepared)
+        if interval_tolerance is not None:
+            finished = refine_ends(finished, prepared, interval_tolerance)
     settings = {
         "seed": int(seed),
         kind: dict(size) if isinstance(size, Mapping) else float(size),
@@ -119,7 +129,19 @@ def estimate(
         "block_paths": BLOCK_PATHS,
         "versions": {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")},
     }
+    if interval_tolerance is not None:
+        settings["interval_tolerance"] = float(interval_tolerance)
     return _conclude(Question(method, prepared, settings, *search), finished)
+
+
+def _check_intervals(tolerance: Any, keep_posterior: bool, method: Method) -> None:
+    if tolerance is None:
+        return
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not tolerance > 0:
+        raise InputError(explain("interval_tolerance > 0", repr(tolerance), "0.02, in posterior sds"))
+    if not keep_posterior or isinstance(method, Randomised):
+        got = "method=Randomised()" if keep_posterior else "keep_posterior=False"
+        raise InputError(explain("a posterior that is kept, for its intervals", got, "interval_tolerance=None"))
 
 
 def _compile_ahead(
@@ -202,10 +224,14 @@ def _extend(
     max_seconds: float | None = None,
     executor: Executor | None = None,
     progress: bool | Report | None = None,
+    interval_tolerance: float | None = None,
     **tolerances: Any,
 ) -> Result:
     """Continue with another tolerance or budget on a copy of the levels; the old result stays as it was."""
     run, prepared, settings = before.run, question.prepared, dict(question.settings)
+    _check_intervals(interval_tolerance, run.kept_bytes > 0, question.method)
+    if interval_tolerance is not None:
+        settings["interval_tolerance"] = float(interval_tolerance)
     unknown = set(tolerances) - set(KINDS)
     if unknown:
         raise InputError(explain(f"one of {KINDS} or a budget", f"{sorted(unknown)}", "tolerance=0.005"))
@@ -226,10 +252,13 @@ def _extend(
             budget=_budget(Budget(), max_evaluations, max_levels, max_seconds),
             levels=list(run.levels),
             started=time.monotonic(),
+            kept_bytes=run.kept_bytes if interval_tolerance is None else MOST_BYTES,
         )
         if before.randomised is None:
             status, final = run_multilevel(further)
             finished = replace(before, run=further, status=status, final=final)
+            if interval_tolerance is not None:
+                finished = refine_ends(finished, prepared, interval_tolerance)
         else:
             randomised = replace(before.randomised, run=further, pilot_variance=None)
             status, final = run_randomised(randomised)

@@ -22,7 +22,15 @@ from tallbayes.constraints import positive
 from tallbayes.errors import ModelError, explain
 from tallbayes.model import Model
 from tallbayes.predictors import Layout
-from tallbayes.responses import Check, check_binary, check_class, check_count, check_real, check_regression
+from tallbayes.responses import (
+    Check,
+    check_binary,
+    check_class,
+    check_count,
+    check_multinomial,
+    check_real,
+    check_regression,
+)
 
 Scale = Any
 
@@ -32,12 +40,12 @@ def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> 
 
     >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
     """
-    return _family(densities.logistic, check_binary, prior_scale, intercept_scale, log_concave=True)
+    return _family("logistic", densities.logistic, check_binary, prior_scale, intercept_scale, log_concave=True)
 
 
 def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
     """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
-    return _family(densities.probit, check_binary, prior_scale, intercept_scale, log_concave=True)
+    return _family("probit", densities.probit, check_binary, prior_scale, intercept_scale, log_concave=True)
 
 
 def linear(
@@ -52,9 +60,9 @@ def linear(
     """
     if noise_scale is None:
         extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
-        return _family(densities.linear_unknown, check_real, prior_scale, intercept_scale, extra)
+        return _family("linear", densities.linear_unknown, check_real, prior_scale, intercept_scale, extra)
     density = partial(densities.linear, _require_positive("noise_scale", noise_scale))
-    return _family(density, check_real, prior_scale, intercept_scale, log_concave=True)
+    return _family("linear", density, check_real, prior_scale, intercept_scale, log_concave=True)
 
 
 def student_t(
@@ -68,14 +76,15 @@ def student_t(
     freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
     if noise_scale is None:
         extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
-        return _family(partial(densities.student_t_unknown, freedom), check_real, prior_scale, intercept_scale, extra)
+        unknown = partial(densities.student_t_unknown, freedom)
+        return _family("student_t", unknown, check_real, prior_scale, intercept_scale, extra)
     density = partial(densities.student_t, freedom, _require_positive("noise_scale", noise_scale))
-    return _family(density, check_real, prior_scale, intercept_scale)
+    return _family("student_t", density, check_real, prior_scale, intercept_scale)
 
 
 def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
     """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
-    return _family(densities.poisson, check_count, prior_scale, intercept_scale, log_concave=True)
+    return _family("poisson", densities.poisson, check_count, prior_scale, intercept_scale, log_concave=True)
 
 
 def negative_binomial(
@@ -83,7 +92,7 @@ def negative_binomial(
 ) -> Model:
     """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
     extra = ("overdispersion", _require_positive("overdispersion_prior_scale", overdispersion_prior_scale))
-    return _family(densities.negative_binomial, check_count, prior_scale, intercept_scale, extra)
+    return _family("negative_binomial", densities.negative_binomial, check_count, prior_scale, intercept_scale, extra)
 
 
 def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
@@ -97,8 +106,9 @@ def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: flo
     check = check_class(int(num_classes))
     if heads == 1:
         # One head is a number, not a vector of one.
-        return _family(_two_classes, check, prior_scale, intercept_scale, log_concave=True, matrix=True)
-    return _family(densities.multinomial, check, prior_scale, intercept_scale, None, heads, True, matrix=True)
+        return _family("multinomial", _two_classes, check, prior_scale, intercept_scale, log_concave=True, matrix=True)
+    scales = prior_scale, intercept_scale
+    return _family("multinomial", densities.multinomial, check, *scales, None, heads, True, matrix=True)
 
 
 FAMILIES: dict[str, Callable[..., Model]] = {
@@ -111,6 +121,7 @@ def _two_classes(eta: jax.Array, row: Any) -> jax.Array:
 
 
 def _family(
+    name: str,
     density: Callable[..., Any],
     check: Check,
     prior_scale: Scale,
@@ -134,9 +145,10 @@ def _family(
         initial=partial(_start, heads if matrix else None, tuple(scales)),
         predictor=density,
         layout=layout,
-        check=partial(check_regression, check, prior_scale),
+        check=partial(check_multinomial if matrix else check_regression, check, prior_scale),
         log_concave=log_concave,
         constraints=None if extra is None else {extra[0]: positive},
+        family=name,
     )
 
 

@@ -40,6 +40,9 @@ class Model:
     quantities are asked for (theta itself if None), `structure` in which order; `units` are arrays it needs.
     `affine_report=True` declares that theta is reported as an affine function of its place in R^d.
 
+    `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
+    `family` of `tb.families` has one by its name.
+
     >>> import jax.numpy as jnp
     >>> model = Model(
     ...     log_prior=lambda theta: -0.5 * theta**2,
@@ -60,6 +63,8 @@ class Model:
     units: Any = None
     structure: Structure | None = None
     affine_report: bool = False
+    predict: Callable[[Any, Any], Any] | None = None
+    family: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,9 @@ class Target:
     order: tuple[int, ...] | None = None
     affine_report: bool = False
     log_concave: bool = False
+    # Asked for after the run alone.
+    predict: Callable[[Any, Any], Any] | None = field(default=None, compare=False, repr=False)
+    family: str | None = field(default=None, compare=False)
 
     @property
     def dimension(self) -> int:
@@ -150,6 +158,8 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         order=order,
         affine_report=bool(model.affine_report),
         log_concave=bool(model.log_concave),
+        predict=model.predict,
+        family=model.family,
     )
     return target, start
 

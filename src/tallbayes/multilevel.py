@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class LevelState:
         points = () if block.points is None else (block.points,)
         return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest, block.strained, points)
 
-    def add(self, block: LevelBlock) -> LevelState:
+    def add(self, block: LevelBlock, kept_bytes: float) -> LevelState:
         with np.errstate(invalid="ignore", over="ignore"):
             return LevelState(
                 self.delta.merge(block.delta),
@@ -84,12 +84,13 @@ class LevelState:
                 max(self.farthest, block.farthest),
                 self.strained
                 + (block.strained - self.strained) * block.delta.count / (self.samples + block.delta.count),
-                self._points_with(block),
+                self._points_with(block, kept_bytes),
             )
 
-    def _points_with(self, block: LevelBlock) -> tuple[Floats, ...]:
-        kept = sum(part.nbytes for part in self.points)
-        return self.points if block.points is None or kept >= KEPT_BYTES else (*self.points, block.points)
+    def _points_with(self, block: LevelBlock, kept_bytes: float) -> tuple[Floats, ...]:
+        kept, whole = sum(part.nbytes for part in self.points), sum(map(len, self.points)) == self.samples
+        more = block.points is not None and whole and kept < kept_bytes
+        return (*self.points, block.points) if more and block.points is not None else self.points
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,7 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     told: float = 0.0
     seconds_before: float = 0.0
+    kept_bytes: float = KEPT_BYTES
 
     @property
     def samples(self) -> Floats:
@@ -337,10 +339,12 @@ def fill(run: Run, targets: list[int]) -> Status | None:
 
 def _take(run: Run, level: int, block: LevelBlock) -> None:
     run.evaluations += block.evaluations
+    if run.kept_bytes == 0:
+        block = replace(block, points=None)
     if level == len(run.levels):
         run.levels.append(LevelState.of(block))
     else:
-        run.levels[level] = run.levels[level].add(block)
+        run.levels[level] = run.levels[level].add(block, run.kept_bytes)
 
 
 def trouble(run: Run) -> Status | None:

@@ -109,8 +109,9 @@ class Schedule(NamedTuple):
 
 class PathEnd(NamedTuple):
     """One sample: Delta_l, what the fine and the coarse side read (beyond u, where there is one), how far out the
-    fine path ended, the share of its steps that were strained, and where it ended: theta - theta_0 of the fine path
-    and of what is taken off it, the coarse paths or, at level 0, u."""
+    fine path ended, the share of its steps that were strained, and where it would have ended without the noise of its
+    last step: theta - theta_0 of the fine path and of what is taken off it, the coarse paths or, at level 0, u, all of
+    which that noise moves alike."""
 
     delta: jax.Array
     fine: jax.Array
@@ -194,7 +195,7 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
         return read(u) if plan.laplace else dtype.type(0)
 
     def solo(index: jax.Array, draws: Draws, carry: Any) -> Any:
-        fine, u, total = carry
+        fine, u, total, _ = carry
         batches = expand(gather_batches(draws.index))
         fine = _moved(fine, step(schedule.fine, fine.state, draws.noise[0], pick(batches, 0)))
         u = move_laplace(schedule.fine, u, draws.noise[0])
@@ -203,10 +204,10 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
         def add(total: jax.Array) -> jax.Array:
             return total + (read(fine.state) - read_laplace(u))
 
-        return fine, u, jax.lax.cond(inside, add, lambda total: total, total)
+        return fine, u, jax.lax.cond(inside, add, lambda total: total, total), draws.noise[0]
 
     def joint(index: jax.Array, draws: Draws, carry: Any) -> Any:
-        fine, coarse, u, totals = carry
+        fine, coarse, u, totals, _ = carry
         noise, batches = draws.noise, gather_batches(draws.index)
         expanded = expand(batches)
         middle = _moved(fine, step(schedule.fine, fine.state, noise[0], pick(expanded, 0)))
@@ -229,20 +230,22 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
                 totals.difference + jnp.where(in_coarse, pair - there, 0),
             )
 
-        return fine, coarse, u, jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals)
+        return fine, coarse, u, jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals), noise[1]
 
     solo_key, joint_key, start_key = (jax.random.fold_in(key, phase) for phase in (0, 1, 2))
     start = _normals(start_key, d, dtype) if plan.laplace else jnp.zeros(d, dtype)
     zero = jnp.zeros(jax.eval_shape(read, start).shape, dtype)
     fine = Move(start, jnp.zeros((), dtype))
     draw_one, draw_two = partial(drawer.draw, number=1), partial(drawer.draw, number=2, extra_indices=extra)
-    fine, u, solo_total = run_steps(solo_key, schedule.solo_steps, draw_one, solo, (fine, start, zero))
+    begin_solo = (fine, start, zero, jnp.zeros_like(start))
+    fine, u, solo_total, last = run_steps(solo_key, schedule.solo_steps, draw_one, solo, begin_solo)
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
-    begin = (fine, coarse, u, Totals(solo_total, zero, zero))
-    fine, coarse, u, totals = run_steps(joint_key, schedule.joint_steps, draw_two, joint, begin)
+    begin = (fine, coarse, u, Totals(solo_total, zero, zero), last)
+    fine, coarse, u, totals, last = run_steps(joint_key, schedule.joint_steps, draw_two, joint, begin)
     taken_off = jnp.where(schedule.joint_steps > 0, coarse, u)
-    points = jax.vmap(partial(displacement_of, plan, inputs))(jnp.concatenate([fine.state[None], taken_off]))
-    distance = inputs.centre.square_length(points[0])
+    quiet = jnp.concatenate([fine.state[None], taken_off]) - dynamics.spread(schedule.fine) * last
+    points = jax.vmap(partial(displacement_of, plan, inputs))(quiet)
+    distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))
     steps = schedule.solo_steps + 2 * schedule.joint_steps
     reference = read_laplace(u)
     ends = read(fine.state) - reference, read_coarse(coarse) - reference

@@ -157,7 +157,7 @@ def make_estimands(
 ) -> Estimands:
     """Read the `quantities` argument: names and functions of theta, or "mean" and "sd" by default."""
     quantities, observables = read_quantities(wanted, target, anchor.mode, units)
-    scale, jump = _laplace_scale(target, observables, anchor, units, [(q.name, q.columns) for q in quantities])
+    scale, jump = laplace_scale(target, observables, anchor, units, [(q.name, q.columns) for q in quantities])
     mode = anchor.mode
     if not target.reports_itself:
         with jax.enable_x64(True):
@@ -184,7 +184,7 @@ def read_quantities(
         if isinstance(what, str):
             quantities.append(Quantity(name, what, _MOMENT_COLUMN[what] * size, target.structure))
             continue
-        shape = _output(name, what, theta)
+        shape = output_structure(name, what, theta)
         functions.append(identify(what, theta))
         quantities.append(Quantity(name, "expectation", position, shape))
         position += shape.size
@@ -217,7 +217,7 @@ def _named(wanted: Any) -> dict[str, Any]:
     return dict(wanted)
 
 
-def _output(name: str, function: Callable[[Any], Any], theta: Any) -> Structure:
+def output_structure(name: str, function: Callable[[Any], Any], theta: Any) -> Structure:
     try:
         out = output_of(function, theta)
     except Exception as error:
@@ -246,7 +246,7 @@ def _read(
     return jax.vmap(lambda draw: jax.jvp(values, (draw,), (sd,)))(draws)
 
 
-def _laplace_scale(
+def laplace_scale(
     target: Target, observables: Observables, anchor: Anchor, units: Any, columns: list[tuple[str, slice]]
 ) -> tuple[Floats, Floats]:
     """Sd of every observable under N(theta_0, H^-1), by fixed Gaussian draws (exact for theta itself), and its jumps.

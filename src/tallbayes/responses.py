@@ -38,6 +38,14 @@ def check_regression(check_response: Check, prior_scale: Any, data: Any) -> Any:
     return {**data, **numbers}
 
 
+def check_multinomial(check_response: Check, prior_scale: Any, data: Any) -> Any:
+    """The same without an offset: there is a linear predictor for every class but the first, and no offset for each."""
+    if isinstance(data, dict) and "offset" in data:
+        hint = "leave it out, or make it a column of x, with a coefficient for every class"
+        raise DataError(explain("no offset in a multinomial regression", 'data with "offset"', hint))
+    return check_regression(check_response, prior_scale, data)
+
+
 def _as_floats(array: np.ndarray) -> np.ndarray:
     """Whole numbers as the smallest type that holds them exactly."""
     if array.dtype.kind not in "biu":

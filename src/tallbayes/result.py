@@ -47,7 +47,11 @@ def t_quantile(freedom: Floats, probability: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """One quantity: its value and errors, in the shape of the quantity itself."""
+    """One quantity: its value and errors, in the shape of the quantity itself.
+
+    What was asked for afterwards has no tolerance (not a number), but a `beta` of its own, the rate at which the
+    variance of its levels falls, and a `price`.
+    """
 
     name: str
     structure: Structure = field(repr=False)
@@ -56,6 +60,9 @@ class Estimate:
     flat_bias_bound: Floats
     flat_freedom: Floats
     flat_tolerance: Floats
+    beta: float = float("nan")
+    flat_work: Floats | None = field(default=None, repr=False)
+    level_variance: Floats | None = field(default=None, repr=False)
 
     @property
     def value(self) -> Any:
@@ -102,6 +109,12 @@ class Estimate:
         """The 95% interval, lower and upper."""
         lower, upper = self.flat_interval
         return self.structure.build(lower), self.structure.build(upper)
+
+    def price(self, error: Any) -> Any:
+        """Row gradients that it would take in all to bring the standard error down to this, component by component."""
+        if self.flat_work is None:
+            raise TallbayesError("expected an answer of result.posterior; got an estimate. Try: result.cost.")
+        return self.structure.build(self.flat_work / np.broadcast_to(error, self.flat_work.shape) ** 2)
 
     @property
     def met(self) -> bool:
@@ -180,6 +193,23 @@ class Tuning:
 
 
 @dataclass(frozen=True, eq=False)
+class Regression:
+    """The family of a regression, and where its predictors stand in theta; see `predictors`.
+
+    What was fitted is (x - means) / scales where columns were standardised, and so is the response.
+    """
+
+    family: str
+    heads: int
+    intercept: bool
+    extras: int
+    means: Floats | None = None
+    scales: Floats | None = None
+    response_mean: float = 0.0
+    response_scale: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
 class Result:
     """What `estimate` returns; see the fields' own descriptions, or print it."""
 
@@ -196,6 +226,7 @@ class Result:
     notes: tuple[str, ...] = ()
     posterior: Any = None
     encoding: Any = None
+    regression: Regression | None = None
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
@@ -219,6 +250,39 @@ class Result:
                 "Try: tb.estimate(...) again with anchor=result.anchor, which saves the set-up."
             )
         return self.continuation(**changes)
+
+    def coefficients(self, probability: float = 0.95) -> Any:
+        """Mean, sd and the ends of an equal-tailed interval of every parameter, each with its Monte Carlo error."""
+        from tallbayes.coefficients import coefficients
+
+        return coefficients(self, probability)
+
+    def ratios(self, probability: float = 0.95) -> Any:
+        """Odds ratios or rate ratios of a family's coefficients, with intervals and errors."""
+        from tallbayes.comparisons import ratios
+
+        return ratios(self, probability)
+
+    def compare(self, *things: Any, probability: float = 0.95) -> Any:
+        """The difference of two things, its interval, and the probability that the first is the larger.
+
+        Two categories of a column, compare("carrier", "EV", "UA"); two rows, as dicts; or two parameters by name.
+        """
+        from tallbayes.comparisons import compare
+
+        return compare(self, *things, probability=probability)
+
+    def predict(self, rows: Any, *, at_least: Any = None, offset: Any = None, out: Any = None) -> Any:
+        """Posterior expectations of the response for new rows, their posterior sd and Monte Carlo errors.
+
+        `rows` are what the fit was given, without the response: a path, a frame, a dict of columns or of one row's
+        values where there was a formula; x (N, d) of a family; rows of a model that has `predict`. For counts
+        `at_least=k` adds P(y >= k). With `out`, a .csv or .parquet path, they are written there a batch at a time, in
+        memory that does not grow with their number, and their number is returned.
+        """
+        from tallbayes.predictions import predict
+
+        return predict(self, rows, at_least=at_least, offset=offset, out=out)
 
     def save(self, path: str | Path) -> None:
         """Write to one file, atomically; `tallbayes.load` reads back the same bits."""

@@ -57,8 +57,15 @@ class Dynamics(Protocol):
 
     def step(self, coefficients: Any, state: Any, gradient: Any, noise: Any) -> Any: ...
 
+    def spread(self, coefficients: Any) -> Any:
+        """What the noise of a step is multiplied by."""
+        ...
+
     def merge_noise(self, coefficients: Any, first: Any, second: Any) -> Any:
-        """The noise of one step of size 2h that replaces two steps of size h (fine coefficients)."""
+        """The noise of one step of size 2h that replaces two steps of size h (fine coefficients).
+
+        The second of the two enters the coarse step as it enters the fine one: multiplied by the fine spread.
+        """
         ...
 
     def strain(self, coefficients: Any, gradient: Any) -> Any:

@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tallbayes.anchor import Anchor
+from tallbayes.answers import Rungs
 from tallbayes.errors import ResultFileError, explain
 from tallbayes.posterior import Posterior
-from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Result, Status, Trial, Tuning
+from tallbayes.reading import Entries, Part, Reading
+from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Regression, Result, Status, Trial, Tuning
 from tallbayes.structure import Structure
 
-FORMAT = "tallbayes result 3"
+FORMAT = "tallbayes result 4"
 _TYPES = {
     cls.__name__: cls
-    for cls in (Anchor, Contraction, Cost, Estimate, Level, Posterior, Rates, Structure, Trial, Tuning)
+    for cls in (
+        Anchor,
+        Contraction,
+        Cost,
+        Entries,
+        Estimate,
+        Level,
+        Part,
+        Posterior,
+        Rates,
+        Reading,
+        Regression,
+        Rungs,
+        Structure,
+        Trial,
+        Tuning,
+    )
 }
 
 
@@ -26,6 +45,8 @@ def save(result: Result, path: str | Path) -> None:
     """Write beside the target, then rename: a reader sees the old file or the new one."""
     arrays: dict[str, np.ndarray] = {}
     fields = {name: getattr(result, name) for name in _RESULT_FIELDS}
+    if result.posterior is not None:
+        fields["posterior"] = replace(result.posterior, stored=result.posterior.reading, live=None)
     document = {"format": FORMAT, "result": _encode(fields, arrays)}
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
@@ -72,6 +93,7 @@ _RESULT_FIELDS = (
     "notes",
     "posterior",
     "encoding",
+    "regression",
 )
 
 

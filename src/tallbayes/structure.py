@@ -5,7 +5,7 @@ A `Structure` is a plain value (no JAX), so that a saved result opens and prints
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -66,15 +66,15 @@ class Structure:
             return prod(self.shape)
         return sum(child.size for child in self.children)
 
-    def build(self, flat: np.ndarray) -> Any:
-        """Give a flat vector this structure; scalars come back as Python numbers."""
+    def build(self, flat: Any, number: Callable[[Any], Any] = lambda each: each.item()) -> Any:
+        """Give a flat vector this structure; scalars come back as Python numbers, or as what `number` makes of them."""
         if self.kind == "none":
             return None
         if self.kind == "leaf":
-            return flat[0].item() if self.shape == () else np.reshape(flat, self.shape)
+            return number(flat[0]) if self.shape == () else flat.reshape(self.shape)
         parts, start = [], 0
         for child in self.children:
-            parts.append(child.build(flat[start : start + child.size]))
+            parts.append(child.build(flat[start : start + child.size], number))
             start += child.size
         if self.kind == "dict":
             return dict(zip(self.keys, parts, strict=True))

@@ -27,7 +27,8 @@ FORMAT = 1
 class Encoding:
     """How columns were made: the coding of the right side, means and scales, the response and its classes.
 
-    Where a fit standardised the response too, y = (response - response_mean) / response_scale.
+    Where a fit standardised the response too, y = (response - response_mean) / response_scale. `offset` is the column
+    that was added to the linear predictor, or "" where that was an array.
     """
 
     coding: Coding
@@ -37,6 +38,7 @@ class Encoding:
     classes: tuple[Any, ...] | None = None
     response_mean: float = 0.0
     response_scale: float = 1.0
+    offset: str | None = None
 
     @property
     def formula(self) -> str:
@@ -75,7 +77,8 @@ class Encoding:
         read_side(coding.right, tuple(coding.kinds))
         classes = None if plain["classes"] is None else tuple(plain["classes"])
         units = plain["response_mean"], plain["response_scale"]
-        return cls(coding, tuple(plain["means"]), tuple(plain["scales"]), plain["response"], classes, *units)
+        numbers = tuple(plain["means"]), tuple(plain["scales"])
+        return cls(coding, *numbers, plain["response"], classes, *units, plain.get("offset"))
 
 
 def require_complete(table: Any) -> None:

@@ -33,7 +33,8 @@ from tallbayes.estimation import estimate
 from tallbayes.families import FAMILIES
 from tallbayes.model import Model
 from tallbayes.moments import Floats
-from tallbayes.posterior import Link
+from tallbayes.predictive import Predicted, Regression, Wanted, make_predictor
+from tallbayes.predictors import Layout
 
 DTYPES = [np.float64, np.float32]
 
@@ -134,7 +135,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         labels = None if classes is None else tuple(map(str, classes))
         names = Names(columns, getattr(self, "feature_names_in_", None), labels, bool(self.fit_intercept), extra)
         self.scaling_ = scaling
-        narrow = narrowed(result, names, width)
+        narrow = narrowed(result, names, width, scaling)
         self.result_ = replace(narrow, notes=(self._prior_note(), *narrow.notes))
         self._keep_coefficients(heads=1 if classes is None else len(classes))
 
@@ -160,15 +161,15 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=DTYPES, reset=False))
 
-    def _expectation(self, x: np.ndarray, link: Link, heads: int = 1) -> Floats:
-        """E link(eta) over the posterior, for checked rows."""
-        posterior = self.result_.posterior
+    def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Predicted:
+        """Predictions over the posterior, for checked rows."""
+        posterior, extras = self.result_.posterior, int(family in EXTRAS)
         if posterior is None:
             hint = "method=None, whose paths are kept"
             raise InputError(explain("a fit that knows where its paths ended", self.result_.method, hint))
-        with np.errstate(over="ignore"):
-            prediction = posterior.predict(self.scaling_.apply(x), link, heads, bool(self.fit_intercept))
-        return np.asarray(prediction.value)
+        kind = Regression(Wanted(family), Layout(heads, bool(self.fit_intercept), extras))
+        rows = self.scaling_.apply(x), np.zeros(len(x))
+        return make_predictor(posterior, kind, rows).all(rows)
 
 
 def _seed(random_state: Any) -> int:

@@ -101,7 +101,8 @@ def fit(
         **options,
     )
     notes = (_prior_note(design, scales, intercept_scale, standardise), *design.notes)
-    return _described(notes, design.encoding.to_plain(), result)
+    known = None if offset is None else offset if isinstance(offset, str) else ""
+    return _described(notes, replace(design.encoding, offset=known).to_plain(), result)
 
 
 def _make_model(

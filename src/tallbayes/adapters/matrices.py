@@ -26,7 +26,8 @@ from tallbayes.anchor import Anchor
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.model import Model
 from tallbayes.moments import Floats
-from tallbayes.result import Estimate, Level, Result
+from tallbayes.reading import Entries, Part, Reading
+from tallbayes.result import Estimate, Level, Regression, Result
 from tallbayes.structure import Structure
 
 SMALL_ROWS = 4096
@@ -178,6 +179,26 @@ class Names:
     def _by_class(self, one: Structure) -> Structure:
         return one if self.classes is None else Structure.container("dict", [(each, one) for each in self.classes])
 
+    def reading(self, scaling: Scaling) -> Reading:
+        """How these parameters are read off those of standardised columns, head by head."""
+        heads, d = 1 if self.classes is None else len(self.classes), self.columns
+        size = heads * (d + self.intercept) + (self.extra is not None)
+        matrix, offset = np.zeros((size, size)), np.zeros(size)
+        slopes = scaling.response_scale / scaling.scales
+        for head in range(heads):
+            own = slice(head * d, (head + 1) * d)
+            matrix[own, own] = np.diag(slopes)
+            if self.intercept:
+                place = heads * d + head
+                matrix[place, own], matrix[place, place] = -slopes * scaling.means, scaling.response_scale
+                offset[place] = scaling.response_mean
+        parts = [Part("real", (), (size - (self.extra is not None),))]
+        if self.extra:
+            matrix[-1, -1] = scaling.response_scale if self.extra == "noise_scale" else 1.0
+            parts.append(Part("positive", (), (1,)))
+        row, column = np.nonzero(matrix)
+        return Reading(self.structure, tuple(parts), Entries(row, column, matrix[row, column]), offset)
+
     def places(self, width: int) -> np.ndarray:
         """Where the parameters of these columns stand in a flat theta of `width` columns."""
         heads = 1 if self.classes is None else len(self.classes)
@@ -186,20 +207,29 @@ class Names:
         return np.concatenate([slopes, heads * width + np.arange(rest)])
 
 
-def narrowed(result: Result, names: Names, width: int) -> Result:
+def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Result:
     """The result without the columns beyond, under its names; it is not to be continued, and keeps no rows."""
     places = names.places(width)
     anchor, posterior = _narrowed_anchor(result.anchor, places), result.posterior
     if posterior is not None:
-        posterior = replace(posterior, anchor=anchor, points=tuple(each[..., places] for each in posterior.points))
+        points = tuple(each[..., places] for each in posterior.points)
+        posterior = replace(posterior, anchor=anchor, points=points, stored=names.reading(scaling), live=None)
     return replace(
         result,
         estimates={name: _narrowed_estimate(each, places, names) for name, each in result.estimates.items()},
         levels=tuple(_narrowed_level(level, places) for level in result.levels),
         anchor=anchor,
         posterior=posterior,
+        regression=_in_raw_columns(result.regression, scaling),
         continuation=None,
     )
+
+
+def _in_raw_columns(regression: Regression | None, scaling: Scaling) -> Regression | None:
+    if regression is None:
+        return None
+    units = {"response_mean": scaling.response_mean, "response_scale": scaling.response_scale}
+    return replace(regression, means=scaling.means, scales=scaling.scales, **units)
 
 
 def _narrowed_estimate(estimate: Estimate, places: np.ndarray, names: Names) -> Estimate:

@@ -103,9 +103,9 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
         x = self._columns(X)
         heads = len(self.classes_) - 1
         if heads > 1:
-            chances = np.maximum(self._expectation(x, _softmax, heads), SMALLEST_CHANCE)
+            chances = np.maximum(self._predicted(x, "multinomial", heads).mean, SMALLEST_CHANCE)
             return np.asarray(chances / chances.sum(axis=1, keepdims=True))
-        second = np.clip(self._expectation(x, _LINKS[self.family]), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
+        second = np.clip(self._predicted(x, self.family).mean[:, 0], SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
         return np.column_stack([1 - second, second])
 
     def predict_log_proba(self, X: Any) -> Floats:
@@ -185,9 +185,8 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
             return value
         mean, sd = (self.result_[name].value["noise_scale"] for name in ("mean", "sd"))
         noise = (mean**2 + sd**2) * (FREEDOM / (FREEDOM - 2) if self.family == "student_t" else 1.0)
-        square, about = self._expectation(x, np.square), self._expectation(x, np.positive)
-        spread = np.maximum(square - about**2, 0.0)
-        return value, np.sqrt(noise + spread * self.scaling_.response_scale**2)
+        spread = self._predicted(x, self.family).sd[:, 0] * self.scaling_.response_scale
+        return value, np.sqrt(noise + spread**2)
 
 
 class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
@@ -238,7 +237,7 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any, offset: Any = None) -> Floats:
         """E exp(x . theta + intercept + offset) over the posterior."""
-        means = self._expectation(self._columns(X), np.exp)
+        means = self._predicted(self._columns(X), self.family).mean[:, 0]
         return means if offset is None else means * np.exp(np.asarray(offset, np.float64))
 
     def __sklearn_tags__(self) -> Any:
@@ -262,26 +261,6 @@ def expected_failed_checks(estimator: Any) -> dict[str, str]:
             "answers are equal within their Monte Carlo errors, not to 1e-7"
         )
     }
-
-
-def _sigmoid(eta: Floats) -> Floats:
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * eta)))
-
-
-def _normal_cdf(eta: Floats) -> Floats:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(eta))
-
-
-def _softmax(eta: Floats) -> Floats:
-    """With the reference class first, whose eta is 0."""
-    eta = np.concatenate([np.zeros_like(eta[..., :1]), eta], axis=-1)
-    weights = np.exp(eta - eta.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
-
-
-_LINKS = {"logistic": _sigmoid, "probit": _normal_cdf}
 
 
 def _with_least_noise(model: Model) -> Model:

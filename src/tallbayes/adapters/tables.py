@@ -47,12 +47,16 @@ class Source:
     def read(self, columns: Sequence[str] | None = None) -> Any:
         """An Arrow table of these columns in this order, or a DataError."""
         wanted = list(dict.fromkeys(self.names if columns is None else columns))
-        for name in wanted:
-            self._require_one(name)
+        self.require(wanted)
         table = self.load(wanted)
         if table.num_rows == 0:
             raise DataError(explain(f"at least one row in {self.label}", "0 rows", "check how it was written"))
         return table
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Refuse names that are not there, or not once."""
+        for name in columns:
+            self._require_one(name)
 
     def _require_one(self, name: str) -> None:
         count = self.names.count(name)
@@ -133,8 +137,8 @@ def as_arrow(name: str, values: Any) -> Any:
     return normalised(name, column, keep_order=True)
 
 
-def _open_file(path: Path) -> Source:
-    _require_file(path)
+def file_kind(path: Path) -> str:
+    """The format that a file's name tells."""
     suffixes = [each.lower() for each in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -142,6 +146,12 @@ def _open_file(path: Path) -> Source:
     if kind is None:
         got = f"{path.name!r}"
         raise DataError(explain(f"a file ending in {', '.join(FORMATS)} or .csv.gz", got, "rename or convert it"))
+    return kind
+
+
+def _open_file(path: Path) -> Source:
+    _require_file(path)
+    kind = file_kind(path)
     if kind in DELIMITERS:
         return _open_csv(path, DELIMITERS[kind])
     return _open_parquet(path) if kind == "parquet" else _open_arrow(path)
@@ -172,16 +182,16 @@ def _open_csv(path: Path, delimiter: str) -> Source:
     def load(wanted: list[str]) -> Any:
         try:
             try:
-                return _normalised_table(read(wanted, several))
+                return normalised_table(read(wanted, several))
             except arrow.ArrowInvalid:
-                return _normalised_table(read(wanted, single))
+                return normalised_table(read(wanted, single))
         except (arrow.ArrowException, OSError) as error:
-            raise _broken(path, error) from error
+            raise broken(path, error) from error
 
     try:
         names = csv.open_csv(str(path), read_options=single, parse_options=parse).schema.names
     except (arrow.ArrowException, OSError) as error:
-        raise _broken(path, error) from error
+        raise broken(path, error) from error
     return Source(repr(path.name), tuple(names), load)
 
 
@@ -190,16 +200,16 @@ def _open_parquet(path: Path) -> Source:
     try:
         schema = parquet.read_schema(path)
     except (arrow.ArrowException, OSError) as error:
-        raise _broken(path, error) from error
+        raise broken(path, error) from error
     text = {field.name for field in schema if is_text(field.type)}
 
     def load(wanted: list[str]) -> Any:
         try:
             dictionary = [name for name in wanted if name in text]
             with parquet.ParquetFile(path, read_dictionary=dictionary) as file:
-                return _normalised_table(file.read(columns=wanted).select(wanted))
+                return normalised_table(file.read(columns=wanted).select(wanted))
         except (arrow.ArrowException, OSError) as error:
-            raise _broken(path, error) from error
+            raise broken(path, error) from error
 
     return Source(repr(path.name), tuple(schema.names), load)
 
@@ -212,19 +222,19 @@ def _open_arrow(path: Path) -> Source:
             places = [names.index(name) for name in wanted]
             options = arrow.ipc.IpcReadOptions(included_fields=places)
             with arrow.memory_map(str(path)) as file:
-                return _normalised_table(arrow.ipc.open_file(file, options=options).read_all().select(wanted))
+                return normalised_table(arrow.ipc.open_file(file, options=options).read_all().select(wanted))
         except (arrow.ArrowException, OSError) as error:
-            raise _broken(path, error) from error
+            raise broken(path, error) from error
 
     try:
         with arrow.memory_map(str(path)) as file:
             names = arrow.ipc.open_file(file).schema.names
     except (arrow.ArrowException, OSError) as error:
-        raise _broken(path, error) from error
+        raise broken(path, error) from error
     return Source(repr(path.name), tuple(names), load)
 
 
-def _broken(path: Path, error: Exception) -> DataError:
+def broken(path: Path, error: Exception) -> DataError:
     message = _one_line(error)
     hint = "write the file again; it may be truncated or of another format"
     if "Row #" in message:
@@ -237,7 +247,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".")[:200]
 
 
-def _normalised_table(table: Any) -> Any:
+def normalised_table(table: Any) -> Any:
     return _table({name: normalised(name, table.column(name), False) for name in table.column_names})
 
 

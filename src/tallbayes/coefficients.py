@@ -1,0 +1,127 @@
+"""Coefficients: what a reader wants to know of every parameter, each number with its own Monte Carlo error.
+
+mean, sd, the ends of an equal-tailed interval, and beside them what Laplace's approximation says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tallbayes.errors import InputError, explain
+from tallbayes.result import Estimate, Result
+
+RATIOS = {
+    "logistic": "odds ratio",
+    "multinomial": "odds ratio",
+    "poisson": "rate ratio",
+    "negative_binomial": "rate ratio",
+}
+INTERCEPTS = ("intercept", "Intercept")
+
+
+class Number(NamedTuple):
+    """A value and its Monte Carlo error: sqrt(se^2 + bias bound^2)."""
+
+    value: float
+    error: float
+
+    def through(self, function: Callable[[float], float], slope: Callable[[float], float]) -> Number:
+        """A function of it, its error by the slope there."""
+        return Number(float(function(self.value)), float(abs(slope(self.value)) * self.error))
+
+    @property
+    def exponential(self) -> Number:
+        return self.through(np.exp, np.exp)
+
+
+UNKNOWN = Number(float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One parameter; what the run did not keep is not a number."""
+
+    name: str
+    mean: Number
+    sd: Number
+    lower: Number
+    upper: Number
+    median: Number
+    laplace_mean: float
+    laplace_sd: float
+
+    @property
+    def shift(self) -> float:
+        """How far the posterior mean is from Laplace's, in posterior sds."""
+        return (self.mean.value - self.laplace_mean) / self.sd.value
+
+
+def coefficients(result: Result, probability: float = 0.95) -> tuple[Coefficient, ...]:
+    """Of all parameters, in their order."""
+    if not 0 < probability < 1:
+        raise InputError(explain("a probability strictly between 0 and 1", repr(probability), "0.95"))
+    names = parameter_names(result)
+    means, sds = (_numbers(result.estimates.get(each), len(names)) for each in ("mean", "sd"))
+    lower, median, upper = _quantiles(result, probability, len(names))
+    laplace = _laplace(result, len(names))
+    rows = zip(names, means, sds, lower, upper, median, *laplace, strict=True)
+    return tuple(Coefficient(*row) for row in rows)
+
+
+def parameter_names(result: Result) -> list[str]:
+    """One name a number."""
+    if result.posterior is not None:
+        return list(result.posterior.labels)
+    for each in ("mean", "sd"):
+        if each in result.estimates:
+            return [label.removeprefix(".") for label in result.estimates[each].structure.labels("")]
+    return []
+
+
+def ratio_name(result: Result) -> str | None:
+    """What exp of a coefficient is called in this family; None where it is nothing."""
+    return None if result.regression is None else RATIOS.get(result.regression.family)
+
+
+def is_slope(name: str, result: Result) -> bool:
+    """Whether exp of this parameter is a ratio: not so for an intercept, nor for a noise scale."""
+    last = name.split(".")[-1].split("[")[0]
+    return ratio_name(result) is not None and last not in (*INTERCEPTS, "overdispersion", "noise_scale")
+
+
+def _numbers(estimate: Estimate | None, count: int) -> list[Number]:
+    if estimate is None:
+        return [UNKNOWN] * count
+    pairs = zip(estimate.flat_value, estimate.flat_error, strict=True)
+    return [Number(float(value), float(error)) for value, error in pairs]
+
+
+def _quantiles(result: Result, probability: float, count: int) -> list[list[Number]]:
+    if result.posterior is None:
+        return [[UNKNOWN] * count] * 3
+    tail = (1 - probability) / 2
+    found = result.posterior.quantile([tail, 0.5, 1 - tail])
+    numbers = _numbers(found, 3 * count)
+    return [numbers[part * count : (part + 1) * count] for part in range(3)]
+
+
+def _laplace(result: Result, count: int) -> tuple[list[float], list[float]]:
+    """Mean and sd of every line under Laplace's Gaussian; those of a curved one to first order."""
+    nothing = [float("nan")] * count
+    posterior = result.posterior
+    if posterior is None or posterior.reading is None:
+        return nothing, nothing
+    means, sds, anchor = list(nothing), list(nothing), posterior.anchor
+    for place in range(count):
+        line = posterior.reading.line(place)
+        if line is None:
+            continue
+        x = np.asarray(line.direction @ anchor.mode)
+        spread = anchor.displacements(np.eye(len(anchor.mode))) @ line.direction
+        means[place] = float(line.at(x))
+        sds[place] = float(abs(line.slope(x)) * np.sqrt(np.sum(spread**2)))
+    return means, sds

@@ -1,0 +1,240 @@
+"""Markup: elements of a page, numbers as they are set in it, and tables of both.
+
+    element("p", "a < b", class_="note")      <p class="note">a &lt; b</p>
+
+Text is escaped on its way into an element; only what `element` itself returned is not escaped again. A number is given
+to the second digit of its error, and in a column the points stand below one another.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import floor, isfinite, log10
+from typing import Any
+
+UNKNOWN = "unknown"
+VOID = ("meta", "link", "br", "hr", "col")
+MINUS = "\N{MINUS SIGN}"
+# Characters that no page may hold, whatever a column is called.
+FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+class Markup(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+Piece = str | float | None
+
+
+def escape(text: object) -> Markup:
+    """Text as markup, quotes included."""
+    if isinstance(text, Markup):
+        return text
+    return Markup(html.escape(FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(text))))
+
+
+def element(tag: str, *children: Piece, **attributes: Any) -> Markup:
+    """An element; attributes that are None are left out, and `class_`, `aria_label` are written as HTML has them.
+
+    >>> element("a", "x", href="#y", aria_label=None)
+    '<a href="#y">x</a>'
+    """
+    written = "".join(
+        f' {_attribute(name)}="{escape(_short(value))}"' for name, value in attributes.items() if value is not None
+    )
+    if tag in VOID:
+        return Markup(f"<{tag}{written}>")
+    return Markup(f"<{tag}{written}>{join(children)}</{tag}>")
+
+
+def join(children: Iterable[Piece], between: str = "") -> Markup:
+    """Several pieces as one."""
+    return Markup(escape(between).join(escape(child) for child in children if child is not None))
+
+
+def _attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def figures(value: float, error: float) -> tuple[str, str]:
+    """A value and its error as text, both to the second digit of the error.
+
+    >>> figures(0.123456, 0.00123), figures(-12345.6, 120.0), figures(1.5, float("inf"))
+    (('0.1235', '0.0012'), ('−12350', '120'), ('1.5', 'unknown'))
+    """
+    if not isfinite(value):
+        return UNKNOWN, ""
+    if not isfinite(error):
+        return signed(f"{value:.4g}"), UNKNOWN
+    if error <= 0:
+        return signed(f"{value:.6g}"), "0"
+    decimals = decimals_of(error)
+    size = max(abs(value), error)
+    if 1e-4 <= size < 1e9 and decimals <= 10:
+        return fixed(value, decimals), fixed(error, decimals)
+    exponent = floor(log10(size))
+    places = max(decimals + exponent, 1)
+    return scientific(value, exponent, places), scientific(error, exponent, places)
+
+
+def decimals_of(error: float) -> int:
+    """Places after the point that show two digits of an error; below zero where they stand before it."""
+    return 1 - int(f"{error:.1e}".split("e")[1])
+
+
+def fixed(value: float, decimals: int) -> str:
+    """With so many places after the point."""
+    return signed(f"{round(value, decimals) if decimals < 0 else value:.{max(decimals, 0)}f}")
+
+
+def scientific(value: float, exponent: int, places: int) -> str:
+    """A multiple of a power of ten."""
+    return signed(f"{value / 10.0**exponent:.{places}f}") + f"e{signed(str(exponent))}"
+
+
+def signed(text: str) -> str:
+    """With a minus as wide as a digit, and none before zero."""
+    zero = text.startswith("-") and not re.search("[1-9]", text.split("e")[0])
+    return (text[1:] if zero else text).replace("-", MINUS)
+
+
+def plain(value: float, digits: int = 2) -> str:
+    """A number by itself, to so many digits.
+
+    >>> plain(0.01234), plain(1234567.0), plain(0.00000123), plain(float("nan"))
+    ('0.012', '1,200,000', '1.2e−6', 'unknown')
+    """
+    if not isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return "0"
+    exponent = int(f"{value:.{digits - 1}e}".split("e")[1])
+    if -4 <= exponent < 10:
+        decimals = digits - 1 - exponent
+        return signed(f"{round(value, decimals):,.{max(decimals, 0)}f}")
+    return scientific(value, exponent, digits - 1)
+
+
+def neat(value: float) -> str:
+    """A number that was set, not found: to three digits at most.
+
+    >>> neat(1.0), neat(0.0625), neat(-0.5)
+    ('1', '0.0625', '−0.5')
+    """
+    return signed(f"{value:.3g}") if isfinite(value) else UNKNOWN
+
+
+def share(value: float) -> str:
+    """A fraction as a percentage, to two digits.
+
+    >>> share(0.123), share(0.0004), share(2.5)
+    ('12%', '0.04%', '250%')
+    """
+    text = plain(100 * value)
+    if "." in text and "e" not in text:
+        text = text.rstrip("0").rstrip(".")
+    return text if text == UNKNOWN else f"{text}%"
+
+
+def counted(number: int, noun: str, several: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row"), counted(1200, "row"), counted(2, "category", "categories")
+    ('1 row', '1,200 rows', '2 categories')
+    """
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Parts in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its head, its cells, and whether they are set as numbers."""
+
+    head: Piece
+    cells: Sequence[Piece]
+    numeric: bool = True
+
+
+def measured(head: Piece, pairs: Sequence[tuple[float, float]]) -> Column:
+    """A column of values with their errors, points below points and errors below errors."""
+    texts = [figures(*pair) for pair in pairs]
+    values = aligned([value for value, _ in texts])
+    width = max((len(error) for _, error in texts), default=0) + 2
+    cells = [join([value, _error(error, width)]) for value, (_, error) in zip(values, texts, strict=True)]
+    return Column(head, cells)
+
+
+def column(head: Piece, texts: Sequence[str]) -> Column:
+    """A column of numbers without errors, points below points."""
+    return Column(head, aligned(texts))
+
+
+def aligned(texts: Sequence[str]) -> list[Markup]:
+    """With room behind those that have fewer places than others."""
+    after = [len(text) - text.index(".") if "." in text else 0 for text in texts]
+    widest = max(after, default=0)
+    return [
+        text if text == UNKNOWN else join([text, _room(widest - places, places == 0)])
+        for text, places in zip(map(escape, texts), after, strict=True)
+    ]
+
+
+def _room(places: int, with_point: bool) -> Markup | None:
+    """A gap as wide as so many characters, of which a point is half as wide as a digit."""
+    width = places - 0.5 * with_point
+    return element("i", style=f"width:{width:g}ch") if places > 0 else None
+
+
+def _error(error: str, width: int) -> Markup:
+    return element("span", f"± {error}" if error else "", class_="error", style=f"min-width:{width}ch")
+
+
+def table(
+    caption: Piece,
+    head: Piece,
+    names: Sequence[Piece],
+    columns: Sequence[Column],
+    groups: Sequence[str] | None = None,
+    label: str | None = None,
+) -> Markup:
+    """A table in a box of its own that scrolls where it is too wide: a row a name, under its group where there are any.
+
+    `label` is what the box is called for those who cannot see it.
+    """
+    titles = [element("th", head, scope="col")]
+    titles += [element("th", each.head, scope="col", class_="number" if each.numeric else None) for each in columns]
+    rows: list[Markup] = []
+    for place, name in enumerate(names):
+        group = groups[place] if groups is not None else ""
+        if group and (place == 0 or groups is None or groups[place - 1] != group):
+            wide = element("th", element("span", group), colspan=len(columns) + 1, scope="rowgroup")
+            rows.append(element("tr", wide, class_="group"))
+        cells = [element("td", each.cells[place], class_="number" if each.numeric else None) for each in columns]
+        rows.append(element("tr", element("th", name, scope="row", class_="member" if group else None), *cells))
+    body = element("tbody", join(rows, "\n"))
+    inner = element(
+        "table", element("caption", element("span", caption)), element("thead", element("tr", *titles)), body
+    )
+    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label or _words(caption))
+
+
+def _words(caption: Piece) -> str:
+    """The text of a caption, without its elements."""
+    return html.unescape(re.sub("<[^>]*>", "", caption)) if isinstance(caption, Markup) else str(caption)
