@@ -25,6 +25,10 @@ def compilations():
 @pytest.fixture(scope="module")
 def optimised():
     """For modules whose paths take longer to run than to compile: programs as a user has them, in `make test` too."""
+    import jax
+
+    # XLA reads its flags once, with its first program.
+    jax.jit(lambda x: x)(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("XLA_FLAGS", raising=False)
         yield

@@ -12,6 +12,8 @@ from scipy.special import stdtrit
 
 import tallbayes as tb
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 SEEDS = range(50)
 TOLERANCE = 2**-5
 

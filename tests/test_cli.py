@@ -304,7 +304,7 @@ def test_every_option_reaches_the_fit(fitted: Fitted, instead: Callable[..., Any
     options = (
         "--family student_t --relative-tolerance 0.1 --prior-scale inf --intercept-scale 3 --raw --missing drop "
         "--weights w --offset o --noise-scale 2 --degrees-of-freedom 5 --seed 7 --max-seconds 60 "
-        "--max-evaluations 1e6 --method randomised --quiet"
+        "--max-evaluations 1e6 --interval-tolerance 0.3 --method randomised --quiet"
     )
     out = tmp_path / "run"
     command = ["fit", str(fitted.data), "--formula", "y ~ x", "--out", str(out), *options.split()]
@@ -327,6 +327,7 @@ def test_every_option_reaches_the_fit(fitted: Fitted, instead: Callable[..., Any
         "seed": 7,
         "max_seconds": 60.0,
         "max_evaluations": 1e6,
+        "interval_tolerance": 0.3,
     }
     settings = json.loads((out / SETTINGS).read_text())
     assert (settings["prior_scale"], settings["method"], settings["raw"]) == ("inf", "randomised", True)
@@ -427,6 +428,38 @@ def test_show_refuses_what_is_no_run(fitted: Fitted, tmp_path: Path, capsys: pyt
     (tmp_path / "mixed" / SETTINGS).write_text("{")
     for path in (tmp_path / "nothing", tmp_path / "empty", tmp_path / "cut", tmp_path / "mixed", fitted.data):
         refused(["show", str(path)], capsys)
+
+
+def test_predict_prints_csv_or_writes_a_file(
+    fitted: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text("carrier,hour\nUA,19\nAA,3\n")
+    assert cli.main(["predict", str(fitted.folder), str(new)]) == 0
+    out, said = capsys.readouterr()
+    header, *rows = out.splitlines()
+    assert header == "prediction,sd,error"
+    values = np.array([row.split(",") for row in rows], float)
+    np.testing.assert_allclose(values[:, 0], fitted.result.predict(new).mean, rtol=1e-6)
+    assert said == "tallbayes: 2 rows predicted\n"
+    command = ["predict", str(fitted.folder), str(new), "--out", str(tmp_path / "out.parquet")]
+    assert cli.main(command) == 0
+    assert "2 rows predicted in" in capsys.readouterr().err
+    assert "--force" in refused(command, capsys)
+    assert cli.main([*command, "--force"]) == 0
+    capsys.readouterr()
+    assert "at_least for counts" in refused(["predict", str(fitted.folder), str(new), "--at-least", "2"], capsys)
+    (tmp_path / "other.csv").write_text("carrier,hour\nXX,19\n")
+    assert "a known category" in refused(["predict", str(fitted.folder), str(tmp_path / "other.csv")], capsys)
+
+
+def test_report_writes_a_page(fitted: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(fitted.folder), "--out", str(page), "--title", "Late & later"]) == 0
+    assert capsys.readouterr().out.strip().endswith("page.html")
+    text = page.read_text()
+    assert "Late &amp; later" in text
+    assert "C(carrier)" in text
 
 
 def test_a_defect_is_one_line_and_code_1(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,8 +15,10 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
+from tallbayes import identity
 from tallbayes.errors import ModelError
-from tallbayes.identity import identify, output_of
+from tallbayes.identity import NotByValueError, identify, output_of, value_of
+from tallbayes.model import bind
 
 THETA = np.zeros(2)
 
@@ -118,6 +121,68 @@ def test_pytrees_go_through() -> None:
     assert jax.tree.structure(out) == jax.tree.structure(function(theta))
     np.testing.assert_array_equal(out["b"], [2.0, 2.0])
     assert output_of(function, theta)["b"].shape == (2,)
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A list that grows by one whenever a function is traced to find out what it computes; nothing is known before."""
+    seen: list[Any] = []
+    plain = identity._twice
+    monkeypatch.setattr(identity, "_twice", lambda trace: (seen.append(trace), plain(trace))[1])
+    monkeypatch.setattr(identity, "_KNOWN", {})
+    return seen
+
+
+def test_a_function_of_the_package_is_lowered_once_and_keeps_its_name(traces: list[Any]) -> None:
+    names = [fingerprint(tb.families.logistic(prior_scale=2.0).log_prior, derivatives=True) for _ in range(3)]
+    assert len(traces) == 1
+    prior = tb.families.logistic(prior_scale=2.0).log_prior
+    assert {fingerprint(lambda theta: prior(theta), derivatives=True), *names} == {names[0]}
+    assert fingerprint(tb.families.logistic(prior_scale=2.5).log_prior, derivatives=True) != names[0]
+    assert identify(prior, np.zeros(3), derivatives=True).fingerprint != names[0]
+    assert fingerprint(prior) != names[0]
+
+
+def test_a_family_is_bound_again_without_a_trace(traces: list[Any]) -> None:
+    row = {"x": np.zeros(2), "y": np.float64(0.0)}
+    first = bind(tb.families.student_t(intercept_scale=3.0), row)[0]
+    assert traces
+    traces.clear()
+    assert bind(tb.families.student_t(intercept_scale=3.0), row)[0] == first
+    assert traces == []
+    assert bind(tb.families.student_t(intercept_scale=3.5), row)[0] != first
+
+
+SCALE = {"now": 2.0}
+
+
+def scaled_by_a_global(theta: Any) -> Any:
+    return SCALE["now"] * jnp.sum(theta**2)
+
+
+def test_a_users_function_is_traced_every_time(monkeypatch: pytest.MonkeyPatch, traces: list[Any]) -> None:
+    """It may read what has changed since."""
+    before = fingerprint(scaled_by_a_global)
+    monkeypatch.setitem(SCALE, "now", 3.0)
+    assert fingerprint(scaled_by_a_global) != before
+    assert len(traces) == 2
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [np.ones(2), np.float64(1.0), jnp.ones(2), scaled_by_a_global, [np.ones(2)], {"a": object()}],
+    ids=["array", "numpy number", "jax array", "function", "array in a list", "object"],
+)
+def test_what_is_not_known_by_value(constant: Any) -> None:
+    with pytest.raises(NotByValueError):
+        value_of(partial(value_of, constant))
+
+
+def test_values_are_told_apart() -> None:
+    values: list[Any] = [1, 1.0, True, "1", 0.0, -0.0, None, (1,), [1], {1: 2}, {2: 1}, {1: 2, 3: 4}, {3: 4, 1: 2}]
+    assert len({value_of(each) for each in values}) == len(values)
+    assert value_of(partial(value_of, 1)) != value_of(partial(value_of, 2)) != value_of(partial(identify, 2))
+    assert value_of(float("nan")) == value_of(float("nan"))
 
 
 def test_processes_agree_on_fingerprints() -> None:

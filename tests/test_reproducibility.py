@@ -88,8 +88,8 @@ def test_another_seed_gives_other_bits(reference):
 
 
 CHILD = """
-import sys, jax
-jax.config.update("jax_enable_x64", sys.argv[1] == "x64")
+import jax
+jax.config.update("jax_enable_x64", True)
 import test_reproducibility as t
 result = t.run()
 print(*[result[name].flat_value.tobytes().hex() for name in result])
@@ -98,14 +98,13 @@ print(*[result[name].flat_standard_error.tobytes().hex() for name in result])
 
 
 def test_the_users_global_precision_does_not_matter(reference):
+    """Another process with 64-bit types for all; here they are JAX's own, 32 bits."""
+    assert not jax.config.jax_enable_x64
     path = str(__file__).rsplit("/", 1)[0]
-    prints = {
-        subprocess.run([sys.executable, "-c", CHILD, mode], capture_output=True, text=True, check=True, cwd=path).stdout
-        for mode in ("x64", "default")
-    }
-    here = [" ".join(reference[n].flat_value.tobytes().hex() for n in reference)]
-    assert len(prints) == 1
-    assert prints.pop().splitlines()[:1] == here
+    child = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True, cwd=path)
+    parts = ("flat_value", "flat_standard_error")
+    here = [" ".join(getattr(reference[n], part).tobytes().hex() for n in reference) for part in parts]
+    assert child.stdout.splitlines() == here
 
 
 def test_a_second_call_compiles_nothing(reference, compilations):
@@ -134,7 +133,7 @@ def test_six_levels_trace_the_kernel_once():
         paper.MODEL,
         paper.rows(300),
         {"first": lambda theta: jnp.sum(theta**2)},
-        absolute_tolerance=0.01,
+        absolute_tolerance=0.03,
         method=method,
         max_levels=6,
         max_evaluations=3e7,

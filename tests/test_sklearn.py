@@ -6,7 +6,6 @@ component for 40 and more degrees of freedom. What is fitted has few rows, since
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import subprocess
@@ -37,20 +36,23 @@ from tallbayes.adapters.sklearn import (
     expected_failed_checks,
 )
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 FAR = 6.0
 ESTIMATORS = (TallClassifier, TallRegressor, TallCountRegressor)
-# Of a classifier these compile programs for other numbers of classes and rows; TALLBAYES_ALL_CHECKS=1 has them run too.
-SLOW_CHECKS = ("check_classifiers_train", "check_dtype_object") if "TALLBAYES_ALL_CHECKS" not in os.environ else ()
+# Of a classifier these compile programs for other numbers of classes and rows.
+SLOW_CHECKS = ("check_classifiers_train", "check_dtype_object", "check_estimators_dtypes", "check_classifiers_classes")
 
 
-def failures_of(model: Any) -> dict[str, str]:
-    """Those of scikit-learn's checks that fail and are not declared to; in one process, which compiles once."""
+def failures_of(model: Any, slow: bool | None = None) -> dict[str, str]:
+    """Those of scikit-learn's checks that fail and are not declared to, of all or of those that are slow or are not."""
     failed = {}
-    slow = SLOW_CHECKS if isinstance(model, TallClassifier) else ()
-    declared = expected_failed_checks(model) | dict.fromkeys(slow, "slow")
-    assert all(hasattr(estimator_checks, name) for name in declared)
+    declared = expected_failed_checks(model)
+    assert all(hasattr(estimator_checks, name) for name in (*declared, *SLOW_CHECKS))
     pairs = estimator_checks.estimator_checks_generator(model, expected_failed_checks=declared, mark="skip")
     for each, check in pairs:
+        if slow not in (None, any(name in str(check) for name in SLOW_CHECKS)):
+            continue
         try:
             check(each)
         except SkipTest:
@@ -86,7 +88,13 @@ NEW_Z = (NEW - X.mean()) / X.std()
 
 
 def test_scikit_learn_s_checks_of_the_classifier() -> None:
-    assert failures_of(TallClassifier(tolerance=1.0)) == {}
+    """All but four, whose subjects are here by themselves below."""
+    assert failures_of(TallClassifier(tolerance=1.0), slow=False) == {}
+
+
+@pytest.mark.slow
+def test_scikit_learn_s_slow_checks_of_the_classifier() -> None:
+    assert failures_of(TallClassifier(tolerance=1.0), slow=True) == {}
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +229,24 @@ def test_a_run_that_ends_early_warns_and_says_why() -> None:
         model = TallClassifier(tolerance=1e-3, max_evaluations=1e5).fit(X, LABELS)
     assert model.result_.status is tb.Status.max_evaluations
     assert model.predict_proba(NEW).shape == (4, 2)
+
+
+def test_types_do_not_matter(classifier: TallClassifier) -> None:
+    """Numbers of any type, and labels of any: to float32 rounding, beside the paths' own Monte Carlo errors."""
+    whole = np.round(X)
+    first = TallClassifier(tolerance=0.5).fit(whole, LABELS)
+    codes = np.unique(LABELS, return_inverse=True)[1]
+    for x, y in [
+        (whole.astype(np.float32), LABELS),
+        (whole.astype(np.int64), LABELS.astype(object)),
+        (whole.astype(object), codes),
+        (whole.astype(np.int32), codes == 1),
+    ]:
+        model = TallClassifier(tolerance=0.5).fit(x, y)
+        np.testing.assert_allclose(model.coef_, first.coef_, rtol=1e-4)
+        assert model.classes_.dtype == np.asarray(y).dtype
+        np.testing.assert_allclose(model.predict_proba(x), first.predict_proba(whole), atol=1e-4)
+        assert np.all(np.isin(model.predict(x), y))
 
 
 def test_seeds() -> None:

@@ -89,6 +89,11 @@ class Anchor:
         """Eigenvalues of H, ascending: the contraction rates of the Langevin equation near the mode."""
         return np.sort(self.precision) if self.is_diagonal else np.linalg.eigvalsh(self.precision)
 
+    def sd_along(self, direction: Floats) -> float:
+        """Laplace's standard deviation of direction . theta."""
+        along = self.whitening * direction if self.is_diagonal else self.whitening.T @ direction
+        return float(np.sqrt(np.sum(along**2)))
+
     def displacements(self, z: Floats) -> Floats:
         """theta - theta_0 = W z, for whitened vectors along the last axis."""
         return z * self.whitening if self.is_diagonal else z @ self.whitening.T

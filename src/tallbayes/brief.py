@@ -1,7 +1,7 @@
-"""The answer in brief, as aligned text: means and sds with their errors, then what to know about them.
+"""The answer in brief, as aligned text: means, sds and intervals with their errors, then what to know about them.
 
-    coefficient    mean     error       sd      error
-    Intercept    -2.25820  0.00067    0.10760  0.00056
+    coefficient    mean     error       sd      error       2.5%     error      97.5%    error
+    Intercept    -2.25820  0.00067    0.10760  0.00056    -2.4702   0.0021    -2.0485   0.0019
 
 A number is given to the second digit of its error. `display` tells everything else.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.coefficients import interval_ends
 from tallbayes.display import describe
 from tallbayes.document import component_names
 from tallbayes.progress import shorten
@@ -47,20 +48,25 @@ def _tables(result: Result, width: int, most: float) -> list[str]:
     estimates, tables = dict(result.estimates), []
     kind = "parameter" if result.encoding is None else "coefficient"
     if {"mean", "sd"} <= set(estimates) and estimates["mean"].structure == estimates["sd"].structure:
-        tables.append(_table(kind, [estimates.pop("mean"), estimates.pop("sd")], width, most))
-    return tables + [_table(estimate.name, [estimate], width, most) for estimate in estimates.values()]
+        moments = [estimates.pop("mean"), estimates.pop("sd")]
+        names = component_names(moments[0])
+        ends = interval_ends(result, int(min(most, len(names))))
+        both = [] if ends is None or len(ends.lower.flat_value) < min(most, len(names)) else [ends.lower, ends.upper]
+        tables.append(_table(kind, [*moments, *both], width, most, names))
+        if both and max(map(len, tables[0].split("\n"))) > width:
+            tables = [_table(kind, each, width, most, names) for each in (moments, both)]
+    return tables + [_table(each.name, [each], width, most, component_names(each)) for each in estimates.values()]
 
 
-def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float) -> str:
+def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, names: list[str]) -> str:
     """A row for every component of estimates that have the same ones."""
-    names = component_names(estimates[0])
     shown = int(min(most, len(names)))
     columns: list[list[str]] = []
     for estimate in estimates:
         errors = estimate.flat_error[:shown]
-        values = [_number(value, error) for value, error in zip(estimate.flat_value, errors, strict=False)]
+        values = [rounded(value, error) for value, error in zip(estimate.flat_value, errors, strict=False)]
         head = estimate.name if len(estimates) > 1 else "value"
-        columns += [_aligned(head, values, 4), _aligned("error", [_error(each) for each in errors], 2)]
+        columns += [_aligned(head, values, 4), _aligned("error", [rounded_error(each) for each in errors], 2)]
     unmet = np.any([each.flat_error[:shown] > each.flat_tolerance[:shown] for each in estimates], axis=0)
     if np.any(unmet):
         columns.append(["", *("  not met" if each else "" for each in unmet)])
@@ -73,7 +79,7 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float) ->
     return "\n".join([*lines, *([f"... and {hidden:,} more; --full and --json have all"] if hidden else [])])
 
 
-def _number(value: float, error: float) -> str:
+def rounded(value: float, error: float) -> str:
     """To the second digit of its error; six digits where that is not known."""
     if not np.isfinite(value):
         return "unknown"
@@ -86,7 +92,7 @@ def _number(value: float, error: float) -> str:
     return f"{value:.{max(decimals + int(np.floor(np.log10(size))), 1)}e}"
 
 
-def _error(error: float) -> str:
+def rounded_error(error: float) -> str:
     return f"{error:#.2g}".rstrip(".") if np.isfinite(error) else "unknown"
 
 
@@ -104,10 +110,12 @@ def _facts(result: Result, width: int) -> str:
     """Status, cost and notes, each under its word."""
     cost = result.cost
     passes = cost.setup_evaluations / cost.num_data
+    ends = interval_ends(result, MAX_ROWS)
     facts = [
         ABOUT_ERRORS,
         ("status", str(result.status)),
         ("accuracy", _accuracy(result.settings)),
+        *([] if ends is None else [("ends", ends.note)]),
         ("cost", f"{cost.seconds:.1f} s: {passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients"),
         *(_fact(note) for note in result.notes),
     ]

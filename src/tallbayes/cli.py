@@ -1,4 +1,4 @@
-"""The command line: `tallbayes fit`, `show` and `reproduce`; also `python -m tallbayes`.
+"""The command line: `tallbayes fit`, `show`, `predict`, `report` and `reproduce`; also `python -m tallbayes`.
 
     0    done; of fit: converged
     1    a defect of ours: TALLBAYES_TRACEBACK=1 shows where
@@ -27,7 +27,7 @@ FIGURES = ("coupled-paths", "decay", "accuracy", "scaling", "slopes")
 FAMILIES = ("logistic", "probit", "linear", "student_t", "poisson", "negative_binomial", "multinomial")
 KEYWORDS = (
     "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|missing|weights|offset"
-    "|noise_scale|degrees_of_freedom|seed|max_seconds|max_evaluations|method"
+    "|noise_scale|degrees_of_freedom|interval_tolerance|seed|max_seconds|max_evaluations|method"
 )
 
 EXIT_CODES = """\
@@ -109,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND ...", title="commands")
     _add_fit(commands)
     _add_show(commands)
+    _add_predict(commands)
+    _add_report(commands)
     _add_reproduce(commands)
     return parser
 
@@ -162,6 +164,9 @@ def _add_accuracy_options(group: argparse._ArgumentGroup) -> None:
     accuracy.add_argument("--tolerance", type=float, metavar="X", help="error in posterior sds; default 0.01")
     accuracy.add_argument("--relative-tolerance", type=float, metavar="X", help="error as a fraction of each number")
     accuracy.add_argument("--absolute-tolerance", type=float, metavar="X", help="error in the number's own units")
+    group.add_argument(
+        "--interval-tolerance", type=float, metavar="X", help="of interval ends too, in posterior sds; dearer"
+    )
 
 
 def _add_sampling_options(sampling: argparse._ArgumentGroup) -> None:
@@ -194,6 +199,40 @@ def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     show.set_defaults(run=_show, interrupted="interrupted")
 
 
+def _add_predict(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    predict = commands.add_parser(
+        "predict",
+        help="predict the response of new rows",
+        usage="tallbayes predict RUN NEWDATA [--out FILE] [options]",
+        description="Posterior means of the response (probabilities, where it is a class), their posterior standard "
+        "deviations and Monte Carlo errors, for rows without a response. They are read and written a batch at a time.",
+        epilog="example:\n  tallbayes predict run1 tomorrow.parquet --out predictions.parquet\n",
+        formatter_class=_Formatter,
+    )
+    predict.add_argument("folder", type=Path, metavar="RUN", help="a folder of fit, or a result file")
+    predict.add_argument("data", type=Path, metavar="NEWDATA", help="a .csv, .tsv, .parquet or .arrow file")
+    predict.add_argument("--out", type=Path, metavar="FILE", help="a .csv or .parquet file; else CSV is printed")
+    predict.add_argument("--force", action="store_true", help="replace --out if it exists")
+    predict.add_argument("--at-least", type=int, nargs="+", metavar="K", help="counts: P(y >= K) too")
+    predict.add_argument("--offset", metavar="COLUMN", help="that of the new rows, if it is not that of the fit")
+    predict.set_defaults(run=_predict, interrupted="interrupted; nothing was kept")
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    report = commands.add_parser(
+        "report",
+        help="write a page that shows a run",
+        usage="tallbayes report RUN [--out PAGE] [--title TEXT]",
+        description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost.",
+        epilog="example:\n  tallbayes report run1 --out flights.html\n",
+        formatter_class=_Formatter,
+    )
+    report.add_argument("folder", type=Path, metavar="RUN", help="a folder of fit, or a result file")
+    report.add_argument("--out", type=Path, metavar="PAGE", help="default RUN/report.html, or beside the result file")
+    report.add_argument("--title", metavar="TEXT", help="the page's heading")
+    report.set_defaults(run=_report, interrupted="interrupted")
+
+
 def _add_output_options(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     form = group.add_mutually_exclusive_group()
     form.add_argument("--full", action="store_true", help="print levels, rates and tuning too")
@@ -224,6 +263,18 @@ def _show(options: argparse.Namespace) -> int:
     from tallbayes.commands import show
 
     return show(options)
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from tallbayes.commands import predict
+
+    return predict(options)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tallbayes.commands import report
+
+    return report(options)
 
 
 def _reproduce(options: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ RATIOS = {
     "poisson": "rate ratio",
     "negative_binomial": "rate ratio",
 }
+INTERVAL = (0.025, 0.975)
 INTERCEPTS = ("intercept", "Intercept")
 
 
@@ -72,6 +73,37 @@ def coefficients(result: Result, probability: float = 0.95) -> tuple[Coefficient
     return tuple(Coefficient(*row) for row in rows)
 
 
+class Ends(NamedTuple):
+    """The two ends of equal-tailed 95% intervals, of the first parameters, and how to have them more accurately."""
+
+    lower: Estimate
+    upper: Estimate
+    note: str
+
+
+def interval_ends(result: Result, first: int | None = None) -> Ends | None:
+    """None where the run kept no posterior, or asked for no means."""
+    if result.posterior is None or not {"mean", "sd"} & set(result.estimates):
+        return None
+    both = result.posterior.quantile(INTERVAL, first=first)
+    count = len(both.flat_value) // 2
+    lower, upper = (both.part(slice(i * count, (i + 1) * count), f"{p:.1%}") for i, p in enumerate(INTERVAL))
+    return Ends(lower, upper, _ends_note(result, lower, upper))
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def _ends_note(result: Result, lower: Estimate, upper: Estimate) -> str:
+    """How accurate the ends are, and what it would cost to have them as accurate as the means."""
+    sd = (upper.flat_value - lower.flat_value) / (2 * 1.959964)
+    worst = float(np.max(np.fmax(lower.flat_error, upper.flat_error) / sd))
+    text = f"2.5% and 97.5% of the posterior; errors at most {worst:.2g} sd"
+    wanted = result.settings.get("tolerance")
+    if not isinstance(wanted, float) or not worst > wanted or lower.flat_work is None or upper.flat_work is None:
+        return text
+    price = 2 * float(np.max(np.fmax(lower.flat_work, upper.flat_work) / (wanted * sd) ** 2))
+    return f"{text}, {wanted:g} sd would take about {price:.2g} row gradients (interval_tolerance={wanted:g})"
+
+
 def parameter_names(result: Result) -> list[str]:
     """One name a number."""
     if result.posterior is not None:
@@ -94,7 +126,7 @@ def is_slope(name: str, result: Result) -> bool:
 
 
 def _numbers(estimate: Estimate | None, count: int) -> list[Number]:
-    if estimate is None:
+    if estimate is None or len(estimate.flat_value) != count:
         return [UNKNOWN] * count
     pairs = zip(estimate.flat_value, estimate.flat_error, strict=True)
     return [Number(float(value), float(error)) for value, error in pairs]
@@ -121,7 +153,6 @@ def _laplace(result: Result, count: int) -> tuple[list[float], list[float]]:
         if line is None:
             continue
         x = np.asarray(line.direction @ anchor.mode)
-        spread = anchor.displacements(np.eye(len(anchor.mode))) @ line.direction
         means[place] = float(line.at(x))
-        sds[place] = float(abs(line.slope(x)) * np.sqrt(np.sum(spread**2)))
+        sds[place] = float(abs(line.slope(x)) * anchor.sd_along(line.direction))
     return means, sds

@@ -1,4 +1,4 @@
-"""The commands `fit` and `show`: what they compute, print and keep.
+"""The commands `fit`, `show`, `predict` and `report`: what they compute, print and keep.
 
 The answer goes to stdout and nothing else does; progress and remarks go to stderr.
 """
@@ -24,6 +24,7 @@ from typing import Any
 from tallbayes.brief import WIDTH, brief
 from tallbayes.compile_cache import use_compile_cache
 from tallbayes.document import to_json
+from tallbayes.errors import InputError, explain
 from tallbayes.progress import Display, terminal
 from tallbayes.result import Result
 from tallbayes.run_folder import read_run, require_free, write_run
@@ -33,7 +34,7 @@ ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
 DEFAULT_TOLERANCE = 0.01
 MODEL = ("prior_scale", "intercept_scale", "missing", "weights", "offset")
 FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
-BUDGETS = ("seed", "max_seconds", "max_evaluations")
+BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
 
 
 def fit(options: argparse.Namespace) -> int:
@@ -59,6 +60,52 @@ def fit(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Print what `fit` has kept."""
     _print(*read_run(options.folder), options)
+    return 0
+
+
+def predict(options: argparse.Namespace) -> int:
+    """Predictions for the rows of a file, into another file or as CSV."""
+    if options.out is not None and options.out.exists() and not options.force:
+        got = f"{str(options.out)!r}, which exists"
+        raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
+    result, _ = read_run(options.folder)
+    with _uninterrupted():
+        use_compile_cache()
+        from tallbayes.predictions import predict_batches
+    asked = {"at_least": options.at_least, "offset": options.offset}
+    if options.out is not None:
+        count = result.predict(options.data, **asked, out=options.out)
+    else:
+        count = _print_rows(predict_batches(result, options.data, **asked))
+    if not result.converged:
+        print(f"tallbayes: the run itself: {result.status}", file=sys.stderr)
+    where = "" if options.out is None else f" in {_nearby(options.out.absolute())}"
+    print(f"tallbayes: {count:,} rows predicted{where}", file=sys.stderr)
+    return 0
+
+
+def _print_rows(parts: Iterator[Any]) -> int:
+    """As CSV, a batch at a time."""
+    count = 0
+    for part in parts:
+        columns = part.columns()
+        if not count:
+            print(",".join(columns))
+        for row in zip(*columns.values(), strict=True):
+            print(",".join(f"{value:.8g}" for value in row))
+        count += len(part)
+    sys.stdout.flush()
+    return count
+
+
+def report(options: argparse.Namespace) -> int:
+    """One page that shows a run."""
+    from tallbayes.report import write_report
+
+    result, settings = read_run(options.folder)
+    folder = options.folder if options.folder.is_dir() else options.folder.parent
+    page = write_report(result, options.out or folder / "report.html", title=options.title, settings=settings)
+    print(_nearby(Path(page).absolute()))
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.coefficients import interval_ends, parameter_names
 from tallbayes.result import Estimate, Result
 
 MAX_ROWS = 24
@@ -16,6 +17,7 @@ def describe(result: Result) -> str:
     """The whole result, the answer first."""
     parts = [
         _quantities(result),
+        *_ends(result),
         _levels(result),
         _rates(result),
         _cost(result),
@@ -79,6 +81,24 @@ def _digits(value: float, half: float) -> int:
     if not (np.isfinite(value) and np.isfinite(half)) or value == 0 or half == 0:
         return 6
     return int(np.clip(2 + np.floor(np.log10(abs(value))) - np.floor(np.log10(half)), 3, 12))
+
+
+def _ends(result: Result) -> list[str]:
+    """Equal-tailed intervals of the first parameters, each end with its Monte Carlo error."""
+    ends = interval_ends(result, MAX_ROWS)
+    if ends is None:
+        return []
+    names = parameter_names(result)[: len(ends.lower.flat_value)]
+    rows = []
+    for i, name in enumerate(names):
+        cells = [(each.flat_value[i], each.flat_error[i]) for each in (ends.lower, ends.upper)]
+        rows.append([name, *(text for value, error in cells for text in (_value(value, error), f"{error:.2g}"))])
+    header = ("interval", ends.lower.name, "error", ends.upper.name, "error")
+    return [f"{table(header, rows)}\n({ends.note})"]
+
+
+def _value(value: float, error: float) -> str:
+    return f"{value:.{_digits(value, error)}g}"
 
 
 def _levels(result: Result) -> str:

@@ -2,6 +2,7 @@
 
     status, message, converged
     quantities   name -> component -> value, standard_error, bias_bound, interval, tolerance, met
+    intervals    parameter -> lower, upper (2.5% and 97.5% of the posterior), lower_error, upper_error
     cost, method, notes, settings
 
 Numbers that are not finite are null.
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.coefficients import interval_ends, parameter_names
 from tallbayes.result import Estimate, Result
 
 
@@ -26,6 +28,7 @@ def to_json(result: Result, settings: dict[str, Any]) -> str:
         "message": str(result.status),
         "converged": result.converged,
         "quantities": {name: _components(estimate) for name, estimate in result.estimates.items()},
+        "intervals": _intervals(result),
         "cost": asdict(result.cost) | {"epochs": result.cost.epochs},
         "method": result.method,
         "notes": list(result.notes),
@@ -55,6 +58,16 @@ def _components(estimate: Estimate) -> dict[str, Any]:
         }
         for i, name in enumerate(component_names(estimate))
     }
+
+
+def _intervals(result: Result) -> dict[str, Any]:
+    ends = interval_ends(result)
+    if ends is None:
+        return {}
+    numbers = ends.lower.flat_value, ends.upper.flat_value, ends.lower.flat_error, ends.upper.flat_error
+    keys = ("lower", "upper", "lower_error", "upper_error")
+    rows = zip(parameter_names(result), zip(*numbers, strict=True), strict=True)
+    return {name: dict(zip(keys, row, strict=True)) for name, row in rows}
 
 
 def _plain(value: Any) -> Any:

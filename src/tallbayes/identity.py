@@ -2,14 +2,18 @@
 
 A user's function is lowered once, with its first and second derivatives, on abstract float64 arguments; the
 hash of that StableHLO text is its identity. An equal lambda defined anew therefore compiles nothing, and the
-hash is a fingerprint that other processes agree on.
+hash is a fingerprint that other processes agree on. A function of this package with plain numbers for constants is
+known by its code and these: it is lowered once in a process. What anyone else's function reads is not known.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -17,6 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
+
+MOST_KNOWN = 256
+_KNOWN: dict[Hashable, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -46,23 +53,81 @@ def identify(call: Callable[..., Any], *examples: Any, derivatives: bool = False
         gradient = jax.value_and_grad(lambda theta: jnp.sum(isolated(theta, *rest)))
         return jax.jvp(gradient, (first,), (first,))
 
+    def fingerprint(arguments: Any) -> str:
+        text = _twice(lambda: jax.jit(lowered).lower(*arguments).as_text())
+        return hashlib.sha256(text.encode()).hexdigest()
+
     with jax.enable_x64(True):
         arguments = jax.tree.map(_abstract64, examples)
         try:
-            text = _twice(lambda: jax.jit(lowered).lower(*arguments).as_text())
+            return Function(isolated, _once("text", derivatives, call, arguments, fingerprint))
         except Exception as error:
             what = "a function that JAX can differentiate twice" if derivatives else "a function that JAX can compile"
             raise ModelError(
                 explain(what, f"{type(error).__name__}: {error}", "jnp alone, lax.scan instead of while_loop")
             ) from error
-    return Function(isolated, hashlib.sha256(text.encode()).hexdigest())
 
 
 def output_of(call: Callable[..., Any], *examples: Any) -> Any:
     """Shapes and types that `call` returns on arguments shaped like `examples`."""
-    with jax.enable_x64(True):
-        arguments = jax.tree.map(_abstract64, examples)
+
+    def shapes(arguments: Any) -> Any:
         return _twice(lambda: jax.eval_shape(lambda *each: call(*each), *arguments))
+
+    with jax.enable_x64(True):
+        return _once("shapes", False, call, jax.tree.map(_abstract64, examples), shapes)
+
+
+def _once(kind: str, derivatives: bool, call: Callable[..., Any], arguments: Any, find: Callable[[Any], Any]) -> Any:
+    """find(arguments), remembered where `call` is known by value."""
+    try:
+        leaves, treedef = jax.tree.flatten(arguments)
+        key = kind, derivatives, value_of(call), treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    except NotByValueError:
+        return find(arguments)
+    found = _KNOWN.get(key)
+    if found is None:
+        found = find(arguments)
+        if len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = found
+    return found
+
+
+class NotByValueError(Exception):
+    """A function or a constant that only tracing tells from others."""
+
+
+def value_of(part: Any) -> Hashable:
+    """What tells one function of this package from another: its code and its constants, all the way down.
+
+    Arrays are left to tracing, which finds out whether JAX holds a copy of them in another type.
+    """
+    if part is None or type(part) in (bool, int, str, jax.tree_util.PyTreeDef):
+        return type(part), part
+    if type(part) is float:
+        return float, part.hex()
+    if type(part) in (tuple, list):
+        return type(part), tuple(value_of(each) for each in part)
+    if type(part) is dict:
+        return dict, tuple((value_of(key), value_of(each)) for key, each in part.items())
+    if type(part) is partial:
+        return partial, value_of(part.func), value_of(part.args), value_of(part.keywords)
+    if isinstance(part, FunctionType) and _is_own(part.__module__, part.__globals__):
+        cells = [cell.cell_contents for cell in part.__closure__ or ()]
+        return part.__module__, part.__code__, value_of([part.__defaults__, part.__kwdefaults__, *cells])
+    if isinstance(part, type) and _is_own(part.__module__):
+        return part
+    if is_dataclass(part) and _is_own(type(part).__module__):
+        return type(part), value_of([getattr(part, each.name) for each in fields(part)])
+    raise NotByValueError
+
+
+def _is_own(module: str, names: dict[str, Any] | None = None) -> bool:
+    """Whether it is of this package, and not of an example in it, which has the module's name and names of its own."""
+    if module.partition(".")[0] != __name__.partition(".")[0]:
+        return False
+    return names is None or names is vars(sys.modules[module])
 
 
 def _isolated(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -79,15 +79,17 @@ class Posterior:
         variance = level.variance / max(level.draws, 1)
         return combine(name, asked.structure, samples, self.rungs, level.mean, variance, level.jump, _rate(level.jump))
 
-    def quantile(self, p: float | Sequence[float], what: What = None, name: str = "quantile") -> Estimate:
-        """Of every parameter, or of `what`; for several p a list of as many.
+    def quantile(
+        self, p: float | Sequence[float], what: What = None, name: str = "quantile", first: int | None = None
+    ) -> Estimate:
+        """Of every parameter (or of the `first` few, flat), or of `what`; for several p a list of as many.
 
         Its errors are those of the probability, divided by the density there.
         """
         wanted = np.atleast_1d(np.asarray(p, np.float64))
         if wanted.ndim != 1 or not np.all((wanted > 0) & (wanted < 1)):
             raise InputError(explain("probabilities strictly between 0 and 1", repr(p), "0.975, or [0.025, 0.975]"))
-        structure, lines = self._lines(what, name)
+        structure, lines = self._lines(what, name, first)
         parts = [self._quantiles(line, wanted, name, function) for line, function in lines]
         together = _side_by_side(parts, name, structure, len(wanted))
         return together if np.ndim(p) else replace(together, structure=structure)
@@ -256,12 +258,16 @@ class Posterior:
             weights[self.labels.index(label)] += float(weight)
         return weights
 
-    def _lines(self, what: What, name: str) -> tuple[Structure, list[tuple[Line | None, Any]]]:
+    def _lines(
+        self, what: What, name: str, first: int | None = None
+    ) -> tuple[Structure, list[tuple[Line | None, Any]]]:
         """The numbers that are meant: each as a line where it is one, and as a function."""
         if what is None:
-            reading = self.reading
-            lines = [None if reading is None else reading.line(place) for place in range(self._structure.size)]
-            return self._structure, [(line, None if line else _component(self, i)) for i, line in enumerate(lines)]
+            reading, size = self.reading, self._structure.size
+            count = size if first is None else min(first, size)
+            lines = [None if reading is None else reading.line(place) for place in range(count)]
+            structure = self._structure if count == size else Structure.leaf((count,))
+            return structure, [(line, None if line else _component(self, i)) for i, line in enumerate(lines)]
         if not callable(what):
             weights = self.weights(what)
             line = None
@@ -280,10 +286,11 @@ class Posterior:
 
     def _projection(self, line: Line) -> Projection:
         c = line.direction
-        along = self.anchor.whitening * c if self.anchor.is_diagonal else self.anchor.whitening.T @ c
-        length = float(np.sqrt(np.sum(along**2)))
+        length = self.anchor.sd_along(c)
         unit = length if self.whitened else float(np.sqrt(np.sum(c**2)))
-        points = tuple(each.astype(np.float64) @ c for each in self.points)
+        # At level 0 what is taken off is one path, in as many places as other levels have coarse paths.
+        places = [slice(0, 2 if level == 0 else None) for level in range(len(self.points))]
+        points = tuple(each[:, part] @ c for each, part in zip(self.points, places, strict=True))
         mean = float(c @ self.anchor.mode)
         return Projection(mean, length, points, tuple(s * unit for s in self.spreads), self.laplace)
 

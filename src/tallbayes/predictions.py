@@ -90,7 +90,7 @@ def predict(
     ks = () if at_least is None else tuple(int(k) for k in np.atleast_1d(at_least))
     kind = _kind(result, ks)
     if out is not None:
-        return _write(result, kind, rows, ks, offset, Path(out))
+        return _write(predict_batches(result, rows, at_least=at_least, offset=offset), Path(out))
     parts = list(_stream(result, kind, rows, offset))
     if not parts:
         raise DataError(explain("at least one row", "0 rows", "check the table"))
@@ -215,8 +215,16 @@ def _named(result: Result, kind: Any, found: Predicted, ks: tuple[int, ...]) -> 
     return Prediction(**parts, classes=classes, at_least=tails)
 
 
-def _write(result: Result, kind: Any, rows: Any, ks: tuple[int, ...], offset: Any, path: Path) -> int:
-    """Predictions into a file, a block at a time; the number of rows."""
+def predict_batches(result: Result, rows: Any, *, at_least: Any = None, offset: Any = None) -> Iterator[Prediction]:
+    """Predictions a batch of rows at a time, in order."""
+    ks = () if at_least is None else tuple(int(k) for k in np.atleast_1d(at_least))
+    kind = _kind(result, ks)
+    for found in _stream(result, kind, rows, offset):
+        yield _named(result, kind, found, ks)
+
+
+def _write(parts: Iterator[Prediction], path: Path) -> int:
+    """Into a file, a batch at a time; the number of rows."""
     from tallbayes.adapters.columns import require
 
     arrow = require("pyarrow")
@@ -224,22 +232,24 @@ def _write(result: Result, kind: Any, rows: Any, ks: tuple[int, ...], offset: An
         raise InputError(explain("out ending in .csv or .parquet", repr(path.name), "predictions.parquet"))
     partial, count, writer = path.with_name(path.name + ".partial"), 0, None
     try:
-        for found in _stream(result, kind, rows, offset):
-            table = arrow.table(_named(result, kind, found, ks).columns())
-            if writer is None:
-                writer = _writer(arrow, partial, path.suffix, table.schema)
+        for part in parts:
+            table = arrow.table(part.columns())
+            writer = writer or _writer(partial, path.suffix, table.schema)
             writer.write_table(table)
             count += table.num_rows
+        if writer is not None:
+            writer.close()
+            os.replace(partial, path)
     finally:
         if writer is not None:
             writer.close()
+        partial.unlink(missing_ok=True)
     if not count:
         raise DataError(explain("at least one row", "0 rows", "check the table"))
-    os.replace(partial, path)
     return count
 
 
-def _writer(arrow: Any, path: Path, suffix: str, schema: Any) -> Any:
+def _writer(path: Path, suffix: str, schema: Any) -> Any:
     if suffix == ".parquet":
         import pyarrow.parquet
 

@@ -23,6 +23,7 @@ from tallbayes.structure import Structure
 
 INDICATOR_RATE = 1.5
 NEWTON_STEPS = 40
+EXACT = 1e-8
 LEAST_DENSITY = 0.02
 
 
@@ -95,18 +96,22 @@ def quantiles(projection: Projection, p: Floats, rungs: Rungs, name: str, struct
 
 def _solve(projection: Projection, p: Floats) -> Floats:
     """Newton's steps between ends that close in."""
+    from scipy.special import ndtri
+
     reach = 1.0 + max((float(np.abs(points).max()) for points in projection.points), default=0.0) / projection.sd
     reach = 12 * projection.sd * max(reach, 1.0)
     lower, upper = np.full(p.shape, projection.mean - reach), np.full(p.shape, projection.mean + reach)
-    q = np.full(p.shape, projection.mean)
+    q = projection.mean + projection.sd * ndtri(p)
     for _ in range(NEWTON_STEPS):
         gap = _total(projection.cdf(q)) - p
-        if np.all(np.abs(gap) < 1e-12):
+        found = np.abs(gap) < EXACT * p * (1 - p)
+        if np.all(found):
             break
         lower, upper = np.where(gap < 0, q, lower), np.where(gap < 0, upper, q)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = q - gap / _total(projection.density(q))
-        q = np.where((step > lower) & (step < upper), step, (lower + upper) / 2)
+        further = np.where((step > lower) & (step < upper), step, (lower + upper) / 2)
+        q = np.where(found, q, further)
     return q
 
 

@@ -6,7 +6,7 @@ interval = value +- (t_nu se + bias_bound),   met: se^2 + bias_bound^2 <= tolera
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,15 @@ class Estimate:
         """The 95% interval, lower and upper."""
         lower, upper = self.flat_interval
         return self.structure.build(lower), self.structure.build(upper)
+
+    def part(self, places: slice, name: str) -> Estimate:
+        """Some of the components, flat, under another name."""
+        flat = ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance", "flat_work")
+        present = [each for each in flat if getattr(self, each) is not None]
+        cut: dict[str, Any] = {each: getattr(self, each)[places] for each in present}
+        variance = None if self.level_variance is None else self.level_variance[:, places]
+        structure = Structure.leaf(cut["flat_value"].shape)
+        return replace(self, name=name, structure=structure, level_variance=variance, **cut)
 
     def price(self, error: Any) -> Any:
         """Row gradients that it would take in all to bring the standard error down to this, component by component."""
@@ -283,6 +292,41 @@ class Result:
         from tallbayes.predictions import predict
 
         return predict(self, rows, at_least=at_least, offset=offset, out=out)
+
+    def report(self, path: str | Path, **parts: Any) -> Path:
+        """One HTML page that can be shown to someone else; `predictions`, `comparisons` and a `title` may be added."""
+        from tallbayes.report import write_report
+
+        return write_report(self, path, **parts)
+
+    def to_pandas(self, probability: float = 0.95) -> Any:
+        """A data frame: one row a parameter, with errors beside the numbers."""
+        from tallbayes.export import to_pandas
+
+        return to_pandas(self, probability)
+
+    def to_datatree(self, draws: int = 1000) -> Any:
+        """An xarray.DataTree in ArviZ's layout: a thin set of draws for plots, and the estimates with their errors."""
+        from tallbayes.export import to_datatree
+
+        return to_datatree(self, draws)
+
+    def to_inferencedata(self, draws: int = 1000) -> Any:
+        """The same as arviz.InferenceData, where arviz < 1 is installed."""
+        from tallbayes.export import to_inferencedata
+
+        return to_inferencedata(self, draws)
+
+    def plot(self, **options: Any) -> Any:
+        """A forest plot by matplotlib; see `tallbayes.plots.plot`."""
+        from tallbayes.plots import plot
+
+        return plot(self, **options)
+
+    def _repr_html_(self) -> str:
+        from tallbayes.notebook import html
+
+        return html(self)
 
     def save(self, path: str | Path) -> None:
         """Write to one file, atomically; `tallbayes.load` reads back the same bits."""

@@ -228,8 +228,13 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
 def _in_raw_columns(regression: Regression | None, scaling: Scaling) -> Regression | None:
     if regression is None:
         return None
-    units = {"response_mean": scaling.response_mean, "response_scale": scaling.response_scale}
-    return replace(regression, means=scaling.means, scales=scaling.scales, **units)
+    return replace(
+        regression,
+        means=scaling.means,
+        scales=scaling.scales,
+        response_mean=scaling.response_mean,
+        response_scale=scaling.response_scale,
+    )
 
 
 def _narrowed_estimate(estimate: Estimate, places: np.ndarray, names: Names) -> Estimate:

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tallbayes.coefficients import INTERCEPTS
+from tallbayes.progress import shorten
 from tallbayes.result import Result
 
+LONGEST = 44
 EXTRAS = ("noise_scale", "overdispersion")
 CODED = re.compile(r"(?P<factor>.+?)\[T\.(?P<level>.*)\]", re.DOTALL)
 LABELLED = re.compile(r"C\((?P<column>[^(),]+)(,.*)?\)", re.DOTALL)
@@ -26,7 +28,7 @@ LABELLED = re.compile(r"C\((?P<column>[^(),]+)(,.*)?\)", re.DOTALL)
 class Term:
     """One coefficient: its full name, its label within its group, and whether it is that of a category.
 
-    `head` is the class of the response it belongs to, where there are several.
+    `head` is the class of the response it belongs to, where there are several, and `base` the class that is against.
     """
 
     name: str
@@ -34,18 +36,24 @@ class Term:
     factor: str = ""
     reference: str = ""
     head: str = ""
+    base: str = ""
     is_category: bool = False
 
     @property
     def group(self) -> str:
         """What stands above it, if anything."""
         against = f"{self.factor}, against {self.reference}" if self.reference else self.factor
-        return " · ".join(part for part in (self.head, against) if part)
+        return " · ".join(part for part in (self.head and f"{self.head} rather than {self.base}", against) if part)
 
     @property
     def full(self) -> str:
-        """Its label in a sentence, where nothing stands above it."""
-        return " ".join(part for part in (self.head, self.factor, self.label) if part)
+        """Its label where nothing stands above it."""
+        return " ".join(part for part in (self.head and f"{self.head}:", self.factor, self.label) if part)
+
+    @property
+    def short(self) -> str:
+        """The same within a sentence, which must stay readable."""
+        return shorten(self.full, LONGEST)
 
     @property
     def is_intercept(self) -> bool:
@@ -94,17 +102,19 @@ class _Coded:
 
     def term(self, name: str) -> Term:
         column, head = self._by_class(name)
+        base = self.classes[0] if head else ""
         if column in (*EXTRAS, *INTERCEPTS):
-            return Term(name, column, head=head)
+            return Term(name, column, head=head, base=base)
         parts = [self._part(each) for each in ([column] if column in self.parts else _factors(column))]
         if all(part.level is None for part in parts):
-            return Term(name, column, head=head)
+            return Term(name, column, head=head, base=base)
         return Term(
             name,
             label=" : ".join(part.level for part in parts if part.level is not None),
             factor=" : ".join(_shown(part.factor) for part in parts),
             reference=parts[0].reference if len(parts) == 1 else "",
             head=head,
+            base=base,
             is_category=all(part.level is not None for part in parts),
         )
 
@@ -115,7 +125,7 @@ class _Coded:
         for each in self.classes[1:]:
             column = name.removeprefix(f"{each}.")
             if column != name and column in (*self.columns, *INTERCEPTS):
-                return column, f"{each} rather than {self.classes[0]}"
+                return column, each
         return name, ""
 
     def _part(self, part: str) -> _Part:

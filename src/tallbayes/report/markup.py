@@ -16,6 +16,8 @@ from math import floor, isfinite, log10
 from typing import Any
 
 UNKNOWN = "unknown"
+SMALL = 1e-5
+MOST_DECIMALS = 12
 VOID = ("meta", "link", "br", "hr", "col")
 MINUS = "\N{MINUS SIGN}"
 # Characters that no page may hold, whatever a column is called.
@@ -69,18 +71,19 @@ def figures(value: float, error: float) -> tuple[str, str]:
     """A value and its error as text, both to the second digit of the error.
 
     >>> figures(0.123456, 0.00123), figures(-12345.6, 120.0), figures(1.5, float("inf"))
-    (('0.1235', '0.0012'), ('−12350', '120'), ('1.5', 'unknown'))
+    (('0.1235', '0.0012'), ('−12350', '120'), ('1.5000', 'unknown'))
     """
     if not isfinite(value):
         return UNKNOWN, ""
     if not isfinite(error):
-        return signed(f"{value:.4g}"), UNKNOWN
+        return plain(value, 5), UNKNOWN
     if error <= 0:
         return signed(f"{value:.6g}"), "0"
     decimals = decimals_of(error)
     size = max(abs(value), error)
-    if 1e-4 <= size < 1e9 and decimals <= 10:
-        return fixed(value, decimals), fixed(error, decimals)
+    if 1e-4 <= size < 1e9:
+        decimals = min(decimals, MOST_DECIMALS)
+        return fixed(value, decimals), fixed(error, decimals) if error >= SMALL else plain(error)
     exponent = floor(log10(size))
     places = max(decimals + exponent, 1)
     return scientific(value, exponent, places), scientific(error, exponent, places)
@@ -163,6 +166,16 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
+def noted(note: str) -> Markup:
+    """A note with the word it begins with set apart, if it does.
+
+    >>> noted("prior: N(0, 1)")
+    '<strong>Prior</strong>: N(0, 1)'
+    """
+    word, colon, rest = note.partition(": ")
+    return join([element("strong", word.capitalize()), f": {rest}"]) if colon and word.isalpha() else escape(note)
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table: its head, its cells, and whether they are set as numbers."""
@@ -222,12 +235,13 @@ def table(
     titles += [element("th", each.head, scope="col", class_="number" if each.numeric else None) for each in columns]
     rows: list[Markup] = []
     for place, name in enumerate(names):
-        group = groups[place] if groups is not None else ""
-        if group and (place == 0 or groups is None or groups[place - 1] != group):
+        group, before = (groups[place] if groups else "", groups[place - 1] if groups and place else "")
+        if group and group != before:
             wide = element("th", element("span", group), colspan=len(columns) + 1, scope="rowgroup")
             rows.append(element("tr", wide, class_="group"))
         cells = [element("td", each.cells[place], class_="number" if each.numeric else None) for each in columns]
-        rows.append(element("tr", element("th", name, scope="row", class_="member" if group else None), *cells))
+        first = element("th", name, scope="row", class_="member" if group else None)
+        rows.append(element("tr", first, *cells, class_="alone" if before and not group else None))
     body = element("tbody", join(rows, "\n"))
     inner = element(
         "table", element("caption", element("span", caption)), element("thead", element("tr", *titles)), body

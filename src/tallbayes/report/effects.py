@@ -12,8 +12,8 @@ from functools import cached_property
 from math import isfinite
 
 from tallbayes.coefficients import Coefficient, Number, coefficients, is_slope, ratio_name
+from tallbayes.report.terms import Term, terms_of
 from tallbayes.result import Result
-from tallbayes.terms import Term, terms_of
 
 NORMAL_END = 1.96
 

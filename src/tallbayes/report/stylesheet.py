@@ -56,7 +56,7 @@ SHEET = (
     + """
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; text-size-adjust: 100%; }
-body { margin: 0 auto; max-width: 52rem; padding: 2.5rem 1.25rem 4rem; color: var(--ink); background: var(--paper);
+body { margin: 0 auto; max-width: 56rem; padding: 2.5rem 1.25rem 4rem; color: var(--ink); background: var(--paper);
   font: 1rem/1.55 -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif;
   font-variant-numeric: tabular-nums lining-nums; overflow-wrap: break-word; }
 h1 { font-size: 1.9rem; line-height: 1.2; letter-spacing: -.015em; margin: 0 0 .75rem; text-wrap: balance; }
@@ -119,13 +119,14 @@ caption span { display: block; position: sticky; left: 0; max-width: min(44rem, 
 .scroll { overflow-x: auto; margin: 1rem 0; }
 .scroll:focus-visible, summary:focus-visible, a:focus-visible { outline: 2px solid var(--mark); outline-offset: 2px; }
 table { border-collapse: separate; border-spacing: 0; font-size: .875rem; line-height: 1.4; min-width: 100%; }
-th, td { padding: .32rem 0 .32rem 1.25rem; text-align: left; vertical-align: baseline; }
+th, td { padding: .32rem 0 .32rem 1.1rem; text-align: left; vertical-align: baseline; }
 th:first-child { padding-left: 0; }
 thead th { font-weight: 600; vertical-align: bottom; border-bottom: 1.5px solid var(--edge); }
 tbody th, tbody td { border-bottom: 1px solid var(--rule); }
 tbody th { font-weight: 400; unicode-bidi: isolate; overflow-wrap: anywhere; min-width: 7rem; max-width: 16rem; }
 tbody .group th { font-weight: 600; padding-top: .8rem; max-width: none; }
 tbody th.member { padding-left: .9rem; }
+tbody .alone > * { padding-top: .8rem; }
 .number { text-align: right; white-space: nowrap; }
 thead .number { white-space: normal; }
 td i { display: inline-block; }

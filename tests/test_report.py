@@ -1,0 +1,520 @@
+"""The report: what it says, and that nothing is hidden, unescaped or fetched. How it looks: test_report_pages.py.
+
+Most pages are of results made by hand, whose numbers are known; one is of a real fit.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html import escape, unescape
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reports import (
+    CARRIERS,
+    COMPARISONS,
+    HOSTILE,
+    INF,
+    NAN,
+    PREDICTIONS,
+    RESULTS,
+    all_pages,
+    encoding_of,
+    made,
+    regression,
+)
+
+import tallbayes as tb
+from tallbayes.errors import InputError
+from tallbayes.report import MEANINGS, render_report, write_report
+from tallbayes.report.markup import element, figures, measured, plain, table
+from tallbayes.report.scales import by_magnitude, linear_ticks, log_ticks, scale_of
+from tallbayes.report.stylesheet import DARK, LETTERS, LIGHT, MARKS, SHEET
+from tallbayes.report.terms import terms_of
+from tallbayes.result import Result, Status
+from tallbayes.structure import Structure
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return all_pages()
+
+
+# Reading pages
+
+
+class Reader(HTMLParser):
+    """The elements of a page in order, with attributes and text; complains of what is not closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.open: list[int] = []
+        self.inside: dict[int, list[str]] = {}
+        self.feed(page)
+        self.close()
+        assert not self.open, f"never closed: {[self.elements[place][0] for place in self.open]}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), f"an attribute twice in {tag}"
+        self.inside[len(self.elements)] = [self.elements[place][0] for place in self.open]
+        self.elements.append((tag, dict(attrs), []))
+        if tag not in ("meta", "link", "br", "hr"):
+            self.open.append(len(self.elements) - 1)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.elements[self.open[-1]][0] == tag, f"</{tag}> closes {self.elements[self.open[-1]][0]}"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        for place in self.open:
+            self.elements[place][2].append(data)
+
+    def all(self, tag: str, **wanted: str) -> list[tuple[dict[str, str | None], str]]:
+        return [
+            (attributes, "".join(text))
+            for name, attributes, text in self.elements
+            if name == tag and all(attributes.get(key.rstrip("_")) == value for key, value in wanted.items())
+        ]
+
+    def text(self) -> str:
+        """What a reader can see."""
+        (_, body), *_ = self.all("body")
+        return body
+
+
+def faults(page: str) -> list[str]:
+    """Whatever is wrong with a page for readers, screen readers or the network."""
+    found, reader = [], Reader(page)
+    elements = reader.elements
+    identities = [attributes["id"] for _, attributes, _ in elements if "id" in attributes]
+    if len(set(identities)) < len(identities):
+        found.append("an id twice")
+    for tag, attributes, _ in elements:
+        for name in ("src", "href", "action", "srcset", "poster"):
+            target = attributes.get(name)
+            if target is not None and not target.startswith(("#", "data:")):
+                found.append(f"{tag} {name} leaves the page")
+            if target is not None and target.startswith("#") and target[1:] not in identities:
+                found.append(f"{tag} points at nothing")
+        for each in (attributes.get("aria-labelledby") or "").split():
+            if each not in identities:
+                found.append(f"{tag} is labelled by nothing")
+        if tag in ("script", "iframe", "object", "embed", "img") or any(name.startswith("on") for name in attributes):
+            found.append(f"{tag} is not wanted")
+    if "url(" in page or "@import" in page:
+        found.append("the style loads something")
+    headings = [(int(tag[1]), "".join(text).strip()) for tag, _, text in elements if re.fullmatch("h[1-6]", tag)]
+    if [level for level, _ in headings].count(1) != 1 or headings[0][0] != 1:
+        found.append("not one h1, first")
+    if any(after > before + 1 for (before, _), (after, _) in pairwise(headings)):
+        found.append("a level of headings is left out")
+    if not all(text for _, text in headings):
+        found.append("an empty heading")
+    if reader.all("html")[0][0].get("lang") != "en" or not reader.all("title")[0][1].strip():
+        found.append("no language or title")
+    if any("scope" not in attributes for attributes, _ in reader.all("th")):
+        found.append("a th without scope")
+    if len(reader.all("caption")) != len(reader.all("table")) or not all(text for _, text in reader.all("caption")):
+        found.append("a table without caption")
+    for place, (tag, attributes, _) in enumerate(elements):
+        if tag == "svg":
+            within = [
+                t for p, (t, _, text) in enumerate(elements) if reader.inside[p][-1:] == ["svg"] and p > place and text
+            ]
+            if attributes.get("role") != "img" or within[:2] != ["title", "desc"]:
+                found.append("a drawing that says nothing")
+    return found
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_page_needs_nothing_else_and_is_open_to_all(pages: dict[str, str], name: str) -> None:
+    assert faults(pages[name]) == []
+    assert "Content-Security-Policy" in pages[name]
+    assert "default-src 'none'" in unescape(pages[name])
+
+
+CONTROLS = {
+    "a script": ("</main>", "<script>1</script></main>", "script is not wanted"),
+    "a link": ('href="data:,"', 'href="https://example.org/a.css"', "link href leaves the page"),
+    "a picture": ("</main>", '<img src="a.png"></img></main>', "img src leaves the page"),
+    "a font": ("</style>", "@font-face { src: url(a) }</style>", "the style loads something"),
+    "a second h1": ("</main>", "<h1>b</h1></main>", "not one h1, first"),
+    "a gap of headings": ("</main>", "<h2>a</h2><h4>b</h4></main>", "a level of headings is left out"),
+    "a bare th": ("</main>", "<table><caption>c</caption><tr><th>a</th></tr></table></main>", "a th without scope"),
+    "no caption": ("</main>", "<table></table></main>", "a table without caption"),
+    "a mute drawing": ("</main>", '<svg role="img"></svg></main>', "a drawing that says nothing"),
+    "a dead link": ('href="#cost"', 'href="#costs"', "a points at nothing"),
+}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control_faults_are_noticed(pages: dict[str, str], name: str) -> None:
+    before, after, complaint = CONTROLS[name]
+    page = pages["logistic"]
+    assert before in page
+    assert complaint in faults(page.replace(before, after, 1))
+
+
+def test_control_elements_that_are_not_closed_are_noticed(pages: dict[str, str]) -> None:
+    with pytest.raises(AssertionError):
+        Reader(pages["logistic"].replace("</figure>", "", 1))
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_parts_come_in_order_and_nothing_reads_nan(pages: dict[str, str], name: str) -> None:
+    reader = Reader(pages[name])
+    assert [text for _, text in reader.all("h2")] == ["The answer", "How sure", "What it cost"]
+    visible = reader.text().lower()
+    assert not re.search(r"\bnan\b|\binf\b|none of the 0|\[\]|<class|object at", visible)
+    assert "Markup(" not in pages[name]
+
+
+def test_names_cannot_become_markup(pages: dict[str, str]) -> None:
+    for name in ("logistic", "multinomial", "linear"):
+        assert HOSTILE not in pages[name]
+        assert escape(HOSTILE) in pages[name]
+        assert "late & <lost>" in Reader(pages[name]).all("h1")[0][1]
+    odd = made(["a\x00b\ud800", "\u202eright to left"])
+    assert render_report(odd, title="</title><script>alert(1)</script>").count("<script") == 0
+    assert "\x00" not in render_report(odd)
+    render_report(odd).encode()
+
+
+# What it says
+
+
+def cells_of(page: str) -> list[str]:
+    """Cells of tables and terms of drawings, as text."""
+    reader = Reader(page)
+    return [text for _, text in [*reader.all("td"), *reader.all("th"), *reader.all("text")]]
+
+
+def test_numbers_are_given_to_the_second_digit_of_their_error() -> None:
+    result = made(["location"], np.array([1.23456789]), np.array([0.1]))
+    texts = cells_of(render_report(result))
+    assert "1.2346± 0.0011" in [text.replace("\N{NO-BREAK SPACE}", " ") for text in texts]
+    assert figures(0.5, 0.0996) == ("0.50", "0.10")
+    assert figures(-0.00001, 0.01) == ("0.000", "0.010")
+    assert figures(1.0, 1e-14) == ("1.000000000000", "1.0e−14")
+    assert figures(3e-9, 1.2e-10) == ("3.00e−9", "0.12e−9")
+    assert figures(NAN, 1.0) == ("unknown", "")
+    assert plain(INF) == "unknown"
+
+
+def test_points_stand_below_points() -> None:
+    column = measured("a", [(1.5, 0.01), (22.25, 0.0012), (3.0, 12.0)])
+    room = [re.findall(r'<i style="width:([\d.]+)ch">', str(cell)) for cell in column.cells]
+    assert [str(cell).split("<")[0] for cell in column.cells] == ["1.500", "22.2500", "3"]
+    assert room == [["1"], [], ["4.5"]]
+
+
+@pytest.mark.parametrize(("family", "ratio"), [("logistic", "odds ratio"), ("poisson", "rate ratio")])
+def test_ratios_are_exponentials_and_leave_the_intercept_out(family: str, ratio: str) -> None:
+    result = regression(family)
+    page = render_report(result)
+    reader = Reader(page)
+    assert f"{ratio.capitalize()}s" in [text for _, text in reader.all("h3")]
+    captions = [text for _, text in reader.all("caption")]
+    assert captions[0].startswith("exp of a coefficient")
+    found = next(each for each in result.coefficients() if each.name == "carrier[T.EV]")
+    for number in (found.lower, found.median, found.upper):
+        assert "{}± {}".format(*figures(*number.exponential)) in cells_of(page)
+    assert "Left out of the plot: Intercept." in reader.text()
+
+
+def test_a_linear_regression_has_no_ratios_and_lists_its_noise(pages: dict[str, str]) -> None:
+    assert "Coefficients" in [text for _, text in Reader(pages["linear"]).all("h3")]
+    assert "Axes are logarithmic" not in pages["linear"]
+    assert "noise_scale" in cells_of(pages["linear"])
+
+
+def test_columns_of_a_factor_stand_together(pages: dict[str, str]) -> None:
+    texts = cells_of(pages["logistic"])
+    assert "carrier, against AA" in texts
+    assert {"EV", "UA", HOSTILE} <= set(texts)
+    assert "carrier[T.EV]" not in texts
+    assert "late. rather than on time · carrier, against AA" in cells_of(pages["multinomial"])
+
+
+def test_terms_are_read_off_the_encoding() -> None:
+    columns = ["C(month)[T.2]", "a:b", "hour:kind[T.x:y]", "kind[T.x:y]", "kind[u]:C(month)[T.2]", "poly(a, 2)[1]"]
+    encoding = encoding_of(columns, {"C(month)": [1, 2], "kind": ["u", "x:y"]})  # type: ignore[list-item]
+    found = terms_of(made(columns, encoding=encoding), ["Intercept", *columns, "noise_scale"])
+    assert [(each.factor, each.label, each.reference, each.is_category) for each in found] == [
+        ("", "Intercept", "", False),
+        ("month", "2", "1", True),
+        ("", "a:b", "", False),
+        ("hour : kind", "x:y", "", False),
+        ("kind", "x:y", "u", True),
+        ("kind : month", "u : 2", "", True),
+        ("", "poly(a, 2)[1]", "", False),
+        ("", "noise_scale", "", False),
+    ]
+    assert [each.is_intercept for each in found] == [True] + [False] * 7
+    assert found[-1].is_extra
+
+
+@pytest.mark.parametrize("status", [each for each in Status if each is not Status.converged])
+def test_a_run_that_did_not_converge_says_so_first(status: Status) -> None:
+    page = render_report(regression("logistic", status=status))
+    (_, warning), *_ = Reader(page).all("div", class_="warning")
+    assert warning.startswith("Not converged.")
+    assert str(status)[1:] in warning
+    assert MEANINGS[status] in warning
+    assert page.index('class="warning"') < page.index("<main>")
+
+
+def test_a_run_that_converged_has_no_warning(pages: dict[str, str]) -> None:
+    assert 'class="warning"' not in pages["logistic"]
+    assert "Converged: every number met the accuracy asked for, 0.05 posterior sd." in Reader(pages["logistic"]).text()
+
+
+def test_numbers_that_missed_their_accuracy_are_marked() -> None:
+    result = regression("linear", tolerance=0.001, status=Status.max_seconds)
+    page = render_report(result)
+    assert cells_of(page).count("not met") == 5 + 2
+    assert "10 of 10 numbers missed the accuracy asked for, 0.001 posterior sd." in Reader(page).text()
+    assert "not met" not in cells_of(render_report(regression("linear")))
+
+
+def test_what_is_unknown_is_called_so(pages: dict[str, str]) -> None:
+    assert cells_of(pages["no numbers"]).count("unknown") > 4
+    assert "± unknown" in Reader(pages["one level"]).text()
+    for name in ("one level", "two levels"):
+        assert "three levels at least" in Reader(pages[name]).text()
+        assert "Of 10 the error is unknown, as too few levels were sampled." in Reader(pages[name]).text()
+
+
+def points(page: str, layout: str) -> int:
+    drawing = re.search(rf'<svg[^>]*class="chart {layout}".*?</svg>', page, re.DOTALL)
+    assert drawing is not None
+    return len(re.findall('<circle[^>]*class="point', drawing[0]))
+
+
+def test_of_many_coefficients_the_clearest_are_drawn_and_all_are_listed(pages: dict[str, str]) -> None:
+    page = pages["two hundred"]
+    assert points(page, "wide") == points(page, "narrow") == 40
+    assert "Shown are the 40 that are clearest of 1; the table has 160 more." in Reader(page).text()
+    listed = cells_of(page)
+    assert all(f"r{number:03d}" in listed for number in range(150))
+    closed = [attributes for attributes, text in Reader(page).all("details") if text.startswith("All 200 odds")]
+    assert closed == [{}]
+
+
+def test_few_coefficients_are_all_drawn(pages: dict[str, str]) -> None:
+    assert points(pages["logistic"], "wide") == points(pages["logistic"], "narrow") == 4
+    assert points(pages["one parameter"], "wide") == 1
+    assert points(pages["an intercept alone"], "wide") == 1
+
+
+def test_a_run_without_posterior_says_what_its_ends_are(pages: dict[str, str]) -> None:
+    text = Reader(pages["no posterior"]).text()
+    assert "mean ± 1.96 sd, as this run kept no posterior" in text
+    assert "This run kept no posterior, so it has no quantiles" in text
+
+
+def test_quantities_of_the_users_own(pages: dict[str, str]) -> None:
+    for name in ("quantities beside", "quantities instead", "nothing but quantities"):
+        reader = Reader(pages[name])
+        assert "Quantities" in [text for _, text in reader.all("h3")]
+        assert "odds & <ends>" in cells_of(pages[name])
+        assert {"[0]", "[1]", "pair"} <= set(cells_of(pages[name]))
+    assert "Posterior expectations of odds & <ends> and pair" in Reader(pages["nothing but quantities"]).all("h1")[0][1]
+    assert '<h3 id="effects">' not in pages["nothing but quantities"]
+
+
+def test_a_quantity_called_mean_of_another_shape_is_one_of_the_users_own() -> None:
+    result = made(["a", "b"])
+    odd = replace(
+        result["mean"],
+        structure=Structure.leaf(()),
+        **{
+            field: getattr(result["mean"], field)[:1]
+            for field in ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance")
+        },
+    )
+    page = render_report(replace(result, estimates={"mean": odd, "sd": result["sd"]}))
+    assert "Quantities" in [text for _, text in Reader(page).all("h3")]
+
+
+def test_predictions_and_comparisons(pages: dict[str, str]) -> None:
+    text, cells = Reader(pages["logistic"]).text(), cells_of(pages["logistic"])
+    assert f"flight {HOSTILE}" in cells
+    assert "P(late & <lost>)" in cells
+    assert "0.25000± 0.00050" in cells
+    assert {"P(on time)", f"P({HOSTILE})"} <= set(cells)
+    assert "10 more rows are not shown." in text
+    assert {f"EV against {HOSTILE}", "a against b", "> 0.999999"} <= set(cells)
+    assert f"{np.exp(0.7):.4f}± {np.exp(0.7) * 1e-3:.4f}" in cells
+    alone = render_report(regression("logistic"))
+    assert not {"Predictions", "Comparisons"} & {heading for _, heading in Reader(alone).all("h3")}
+    one = render_report(regression("logistic"), PREDICTIONS[0][1])
+    assert one == render_report(regression("logistic"), {"row": PREDICTIONS[0][1]})
+
+
+def test_what_it_cost_is_all_there(pages: dict[str, str]) -> None:
+    text = Reader(pages["logistic"]).text()
+    for each in ("12,345", "67,890", "1.50 seconds", "Anchored(Taylor(batch_size=4))", "tallbayes 0.1.0", "a < b & c"):
+        assert each in text
+    assert "2 short trials" in text
+    assert "chosen" in cells_of(pages["logistic"])
+
+
+def test_settings_of_a_run_are_shown_without_the_place_of_its_data() -> None:
+    settings = {"data": "/home/someone/flights.csv", "formula": "late ~ a", "family": "logistic", "prior_scale": 2.5}
+    text = Reader(render_report(regression("logistic"), settings=settings, title="Flights <1>")).text()
+    assert "flights.csv" in text
+    assert "someone" not in text
+    assert "late ~ a" in text
+    assert "2.5" in text
+    assert text.startswith("Flights <1>")
+
+
+def test_laplace_is_judged_by_the_accuracy_asked_for() -> None:
+    fine = regression("logistic")
+    assert "would have been fine by itself" in render_report(fine)
+    mean = fine["mean"]
+    moved = replace(mean, flat_value=mean.flat_value + np.array([0, 0.2, 0, 0, 0]) * 0.1)
+    page = render_report(replace(fine, estimates={"mean": moved, "sd": fine["sd"]}))
+    assert "it misses 1 mean by more than 0.05 posterior sds" in page
+    assert "posterior sds (hour)" in page
+
+
+def test_drawings_say_what_they_show(pages: dict[str, str]) -> None:
+    said = [text for _, text in Reader(pages["logistic"]).all("desc")]
+    assert "3 of 4 odds ratios are clear of 1" in said[0]
+    assert len(said) == 6
+    assert any("\N{GREEK SMALL LETTER BETA} = 2.00" in each for each in said)
+
+
+# Parts
+
+
+def test_elements_escape_what_is_not_markup() -> None:
+    assert (
+        element("p", "a < b", None, element("b", '"'), class_="x&y") == '<p class="x&amp;y">a &lt; b<b>&quot;</b></p>'
+    )
+    assert "&lt;i&gt;" in table("<i>", "a", ["b"], [])
+
+
+@pytest.mark.parametrize("ends", [(-0.3, 0.2), (1e-7, 3e-7), (-4e8, 9e8), (0.99975, 1.0001), (5.0, 5.5)])
+def test_ticks_of_a_linear_axis(ends: tuple[float, float]) -> None:
+    scale = scale_of(ends, False, 6)
+    places = [tick.place for tick in scale.ticks]
+    assert 2 <= len(places) <= 7
+    assert scale.low < ends[0] < ends[1] < scale.high
+    assert all(scale.low <= place <= scale.high for place in places)
+    assert len({tick.text for tick in scale.ticks}) == len(places)
+
+
+@pytest.mark.parametrize("ends", [(-0.01, 0.01), (-0.5, 0.4), (-1.0, 2.0), (-9.0, 3.0), (-40.0, 60.0), (-2e-5, 0.0)])
+def test_ticks_of_a_logarithmic_axis(ends: tuple[float, float]) -> None:
+    ticks = log_ticks(*ends, 6)
+    assert 2 <= len(ticks) <= 8
+    values = [float(tick.text.replace(",", "").replace("−", "-")) for tick in ticks]
+    np.testing.assert_allclose(np.log(values), [tick.place for tick in ticks], atol=1e-6)
+    assert linear_ticks(0.0, 1.0, 5)[0].text == "0.0"
+
+
+def test_small_intervals_get_an_axis_of_their_own() -> None:
+    assert by_magnitude([5.0, 6.0, 0.1], [0.5, 0.4, 0.02], 0.02, 8.0) == [0, 0, 1]
+    assert by_magnitude([5.0, 6.0, 0.1], [0.5, 0.4, 0.2], 0.02, 8.0) == [0, 0, 0]
+    assert by_magnitude([], [], 0.02, 8.0) == []
+
+
+def luminance(colour: str) -> float:
+    parts = np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    return float(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(a: str, b: str) -> float:
+    """As WCAG 2 has it."""
+    darker, lighter = sorted([luminance(a), luminance(b)])
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_letters_and_marks_can_be_told_from_what_they_stand_on(palette: dict[str, str]) -> None:
+    assert set(LIGHT) == set(DARK)
+    assert all(contrast(palette[text], palette[paper]) >= 4.5 for text, paper in LETTERS)
+    assert all(contrast(palette[mark], palette[paper]) >= 3 for mark, paper in MARKS)
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") < 4.5
+    assert set(re.findall(r"var\(--([\w-]+)\)", SHEET)) == set(palette)
+    assert not re.findall(r"#[0-9a-f]{3,6}\b", SHEET.split("* {", 1)[1])
+
+
+# Files
+
+
+def test_the_page_is_written_whole_and_the_same_every_time(tmp_path: Path) -> None:
+    result, path = regression("logistic"), tmp_path / "report.html"
+    assert write_report(result, str(path), PREDICTIONS, COMPARISONS) == path
+    first = path.read_bytes()
+    write_report(result, path, PREDICTIONS, COMPARISONS)
+    assert path.read_bytes() == first
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert len(first) < 200_000
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere" / "report.html"):
+        with pytest.raises(InputError, match="a file to write the report to"):
+            write_report(made(["a"]), path)
+
+
+# A real fit
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Result:
+    rng = np.random.default_rng(5)
+    carrier = np.array(CARRIERS)[rng.integers(0, 4, 600)]
+    hour = rng.integers(0, 24, 600)
+    chance = 1 / (1 + np.exp(1.5 - 0.08 * hour - 0.8 * (carrier == "EV")))
+    rows = {"late": rng.random(600) < chance, "hour": hour, "carrier": carrier}
+    return tb.fit("late ~ hour + carrier", rows, tolerance=0.2, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted_page(fitted: Result) -> str:
+    row = {"hour": 19, "carrier": HOSTILE}
+    return render_report(fitted, [("evening", fitted.predict(row))], [fitted.compare("carrier", "EV", HOSTILE)])
+
+
+def test_the_page_of_a_real_fit(fitted: Result, fitted_page: str) -> None:
+    assert faults(fitted_page) == []
+    reader = Reader(fitted_page)
+    assert reader.all("h1")[0][1] == "Logistic regression of late"
+    assert reader.all("code")[0][1] == "late ~ hour + carrier"
+    assert {"Odds ratios", "Predictions", "Comparisons", "Beside Laplace’s approximation"} <= {
+        text for _, text in reader.all("h3")
+    }
+    hour = next(each for each in fitted.coefficients() if each.name == "hour")
+    value, error = figures(*hour.upper.exponential)
+    assert f"{value}± {error}" in cells_of(fitted_page)
+    assert "row gradients in all. For every end, a standard error of" in reader.text()
+
+
+def test_a_stored_result_is_reported_without_jax(fitted: Result, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "result.tallbayes")
+    program = (
+        "import sys, tallbayes as tb\n"
+        "from tallbayes.report import write_report\n"
+        "write_report(tb.load(sys.argv[1]), sys.argv[2])\n"
+        "assert 'jax' not in sys.modules, 'JAX was imported'\n"
+    )
+    places = [str(tmp_path / each) for each in ("result.tallbayes", "report.html")]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, *places], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert faults((tmp_path / "report.html").read_text()) == []
