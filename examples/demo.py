@@ -14,7 +14,7 @@ from nycflights import FORMULA, NAMED_FLIGHT, NAMED_FLIGHT_TEXT, WORSE, read_car
 
 import tallbayes as tb
 
-TOLERANCE = 0.01
+TOLERANCE = 0.02
 PAGE = Path("flights.html")
 
 
@@ -45,7 +45,7 @@ def print_carriers(result: tb.Result, carriers: dict[str, str]) -> None:
     print("each ± its Monte Carlo error\n")
     for each in sorted(found, key=lambda ratio: ratio.median.value):
         code = each.name.removeprefix("carrier[T.").removesuffix("]")
-        numbers = "   ".join(f"{n.value:7.4f} ±{n.error:7.4f}" for n in (each.median, each.lower, each.upper))
+        numbers = "   ".join(f"{n.value:8.5f} ± {n.error:.5f}" for n in (each.median, each.lower, each.upper))
         print(f"  {code} {carriers.get(code, '')[:28]:28} {numbers}")
 
 
