@@ -11,6 +11,7 @@ import io
 import os
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,6 +112,7 @@ def test_every_public_name_is_documented(name: str) -> None:
     assert any(re.search(rf"(?:tb\.|`){name}\b", text) for text in texts)
 
 
+@cache
 def names_in(path: Path) -> set[str]:
     """Names that a module defines: functions, classes, methods as Class.method, and constants."""
     found = set()

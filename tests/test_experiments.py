@@ -14,8 +14,6 @@ from tallbayes import cli
 from tallbayes.experiments import accuracy, coupled_paths, decay, problem, reproduce, runs, scaling, slopes
 from tallbayes.experiments.store import Piece, Store
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 COMMITTED = Path(__file__).parent.parent / "docs" / "reproduction"
 
 

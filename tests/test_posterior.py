@@ -6,7 +6,7 @@ number is held to five of its own errors (standard error and remaining bias), a 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -157,6 +157,20 @@ def test_quiet_ends_are_one_step_from_the_law() -> None:
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
     exact = np.concatenate([mean - 1.959964 * sd, mean + 1.959964 * sd])
     np.testing.assert_allclose(found.flat_value, exact, atol=1e-4 * sd.max())
+
+
+@dataclass(frozen=True)
+class OwnMerging(tb.Exponential):
+    """Merged noise that is standard, but does not hand on the second noise as it is."""
+
+    def merge_noise(self, coefficients, first, second):
+        return (first + second) * first.dtype.type(np.sqrt(0.5))
+
+
+def test_noise_that_is_not_shared_is_not_integrated_out() -> None:
+    data = gaussian_rows(200, 2, 0.7, seed=3)
+    method = tb.Anchored(dynamics=OwnMerging())
+    assert tb.estimate(tb.families.linear(0.7), data, tolerance=0.5, method=method).posterior is None
 
 
 def test_paths_without_a_gaussian_stand_for_themselves() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import numpy as np
 from tallbayes.answers import Rungs
 from tallbayes.method import Method, Resolved, describe
 from tallbayes.model import Target
+from tallbayes.moments import Floats
 from tallbayes.multilevel import Assessment, LevelState, Run, consistency_scores
 from tallbayes.posterior import Posterior
 from tallbayes.preparation import Prepared
 from tallbayes.randomised import RandomisedRun, tail_states
 from tallbayes.rates import cost_growth, mean_decay, variance_decay
 from tallbayes.result import Cost, Estimate, Level, Rates, Regression, Result, Status, Tuning
+from tallbayes.roles import Dynamics
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,10 @@ def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
     if finished.randomised is not None or not all(level.points for level in run.levels):
         return None
     plan, ladder = run.problem.plan, run.problem.ladder
-    spreads = [plan.dynamics.spread(plan.dynamics.coefficients(ladder.step(l))) for l in range(len(run.levels))]
+    steps = [plan.dynamics.coefficients(ladder.step(l)) for l in range(len(run.levels))]
+    spreads = [plan.dynamics.spread(step) for step in steps]
+    if not all(_shares_last_noise(plan.dynamics, *pair) for pair in pairwise(steps)):
+        return None
     return Posterior(
         anchor=prepared.anchor,
         points=tuple(np.concatenate(level.points) for level in run.levels),
@@ -99,6 +105,12 @@ def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
         seed=run.problem.seed,
         live=(prepared.target, prepared.table.units),
     )
+
+
+def _shares_last_noise(dynamics: Dynamics, coarse: Floats, fine: Floats) -> bool:
+    """Whether the noise of the last fine step moves a coarse path as it moves the fine one."""
+    second = dynamics.merge_noise(fine, np.zeros(()), np.ones(()))
+    return bool(np.isclose(second * dynamics.spread(coarse), dynamics.spread(fine), rtol=1e-9))
 
 
 def _regression(target: Target) -> Regression | None:

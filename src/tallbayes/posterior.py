@@ -9,9 +9,9 @@ noise is integrated out where a formula exists, and drawn anew elsewhere: see `p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from tallbayes.structure import Structure
 
 NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16
+TOGETHER = 16
 
 What = Callable[[Any], Any] | Mapping[str, float] | str | None
 
@@ -90,7 +91,8 @@ class Posterior:
         if wanted.ndim != 1 or not np.all((wanted > 0) & (wanted < 1)):
             raise InputError(explain("probabilities strictly between 0 and 1", repr(p), "0.975, or [0.025, 0.975]"))
         structure, lines = self._lines(what, name, first)
-        parts = [self._quantiles(line, wanted, name, function) for line, function in lines]
+        curved = iter(self._quantiles_by_draws([function for line, function in lines if line is None], wanted, name))
+        parts = [next(curved) if line is None else self.line_quantiles(line, wanted, name) for line, _ in lines]
         together = _side_by_side(parts, name, structure, len(wanted))
         return together if np.ndim(p) else replace(together, structure=structure)
 
@@ -294,20 +296,26 @@ class Posterior:
         mean = float(c @ self.anchor.mode)
         return Projection(mean, length, points, tuple(s * unit for s in self.spreads), self.laplace)
 
-    def _quantiles(self, line: Line | None, p: Floats, name: str, function: Any) -> Estimate:
-        if line is None:
-            return self._quantiles_by_draws(self._asked(function, name), p, name, Structure.leaf((len(p),)))
-        return self.line_quantiles(line, p, name)
-
-    def _quantiles_by_draws(self, asked: Any, p: Floats, name: str, structure: Structure) -> Estimate:
+    def _quantiles_by_draws(self, functions: Sequence[Any], p: Floats, name: str) -> Iterator[Estimate]:
+        """Of numbers that are no lines, some at a time, so that one program reads several."""
         from tallbayes import expectations
 
-        base = expectations.gaussian_values(asked, self, QUANTILE_DRAWS)[:, 0] if self.laplace else np.empty(0)
-        levels = [
-            np.concatenate(list(expectations.level_values(asked, self, level)))[..., 0]
-            for level in range(len(self.points))
-        ]
-        return signed_quantiles(base, levels, p, self.rungs, name, structure)
+        for start in range(0, len(functions), TOGETHER):
+            some = functions[start : start + TOGETHER]
+            asked = self._asked(partial(_each, some), name)
+            base = (
+                expectations.gaussian_values(asked, self, QUANTILE_DRAWS) if self.laplace else np.empty((0, len(some)))
+            )
+            levels = [
+                np.concatenate(list(expectations.level_values(asked, self, level))) for level in range(len(self.points))
+            ]
+            for place in range(len(some)):
+                parts = base[:, place], [level[..., place] for level in levels]
+                yield signed_quantiles(*parts, p, self.rungs, name, Structure.leaf((len(p),)))
+
+
+def _each(functions: Sequence[Callable[[Any], Any]], theta: Any) -> list[Any]:
+    return [function(theta) for function in functions]
 
 
 def _component(posterior: Posterior, place: int) -> Callable[[Any], Any]:
