@@ -75,7 +75,7 @@ def estimate(
     name. `weights` are numbers >= 0, one a row: how many equal rows it stands for. Bad input raises; trouble at run
     time is told by `result.status`. `result.posterior` answers what is asked afterwards, unless `keep_posterior=False`;
     with `interval_tolerance` the run goes on until the ends of all 95% intervals err by no more than so many posterior
-    sds, which costs several times as much as a mean to the same.
+    sds, which can cost many times as much as a mean to the same.
 
     >>> import numpy as np, tallbayes as tb
     >>> y = np.random.default_rng(0).normal(1.0, 1.0, 50)

@@ -42,6 +42,7 @@ FALSE_ALARM = 1e-7
 SECONDS_BETWEEN_REPORTS = 0.5
 KEPT_BYTES = 2**24
 NEGLIGIBLE = 0.01
+OUT_OF_BUDGET = (Status.max_evaluations, Status.max_seconds, Status.interrupted)
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,14 @@ def run_patiently(run: Run, patience: float) -> tuple[Status | None, Assessment]
         if not run.levels:
             raise
         status = Status.interrupted
-    return status, assess(run)
+    final = assess(run)
+    return (Status.converged if status in OUT_OF_BUDGET and _met(run, final) else status), final
+
+
+def _met(run: Run, now: Assessment) -> bool:
+    """Whether every tolerance is met, though not by the margin that a run looks for."""
+    met = np.all(np.hypot(now.standard_error, now.bias_bound) <= now.tolerance)
+    return bool(met and np.all(now.freedom >= LEAST_FREEDOM) and trouble(run) is None and consistent(run))
 
 
 def _decide(run: Run) -> tuple[Status | None, list[int]]:

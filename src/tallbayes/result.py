@@ -260,6 +260,12 @@ class Result:
             )
         return self.continuation(**changes)
 
+    def summary(self) -> str:
+        """The answer in brief: means, sds and intervals with their errors, then what to know about them."""
+        from tallbayes.brief import brief
+
+        return brief(self, {})
+
     def coefficients(self, probability: float = 0.95) -> Any:
         """Mean, sd and the ends of an equal-tailed interval of every parameter, each with its Monte Carlo error."""
         from tallbayes.coefficients import coefficients
