@@ -457,6 +457,18 @@ def test_extending_goes_through_the_same_samples_as_a_fresh_run(extended: tb.Res
         assert_same(one.variance["mean"], two.variance["mean"])
 
 
+def test_a_budget_that_ends_after_the_tolerance_was_met_is_no_failure(result: tb.Result) -> None:
+    """A run looks for a margin, error and bias each within their share; without it the tolerance may still be met."""
+    parts = [
+        np.maximum(each.flat_error, each.half_width() / 1.96) / each.flat_tolerance
+        for each in result.estimates.values()
+    ]
+    tolerance = result.settings["tolerance"] * float(np.concatenate(parts).max())
+    just_met = result.extend(tolerance=1.001 * tolerance, max_evaluations=1)
+    assert just_met.converged
+    assert not result.extend(tolerance=0.5 * tolerance, max_evaluations=1).converged
+
+
 def test_extending_leaves_the_old_result_as_it_was(path: Path) -> None:
     before = run()
     before.save(path)

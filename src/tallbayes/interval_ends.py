@@ -1,7 +1,8 @@
 """Interval ends to a tolerance of their own: more samples of a run that has met its other tolerances.
 
 A posterior mean to 1% of its sd needs few paths; the ends of an interval to the same accuracy need many times as many
-where the posterior is not near its Gaussian. So they are only as accurate as the paths of a run make them, and say how accurate that is, unless asked for.
+where the posterior is not near its Gaussian. So they are only as accurate as the paths of a run make them, and say how
+accurate that is, unless asked for.
 """
 
 from __future__ import annotations

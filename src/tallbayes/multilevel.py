@@ -177,7 +177,8 @@ def run_patiently(run: Run, patience: float) -> tuple[Status | None, Assessment]
 def _met(run: Run, now: Assessment) -> bool:
     """Whether every tolerance is met, though not by the margin that a run looks for."""
     met = np.all(np.hypot(now.standard_error, now.bias_bound) <= now.tolerance)
-    return bool(met and np.all(now.freedom >= LEAST_FREEDOM) and trouble(run) is None and consistent(run))
+    known = t_quantile(now.freedom, 0.975) * now.standard_error <= NORMAL_QUANTILE * now.tolerance
+    return bool(met and np.all(known) and trouble(run) is None and consistent(run))
 
 
 def _decide(run: Run) -> tuple[Status | None, list[int]]:
