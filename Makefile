@@ -14,6 +14,7 @@ help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
 	@echo "make test   run the tests, in under ten minutes on two cores"
 	@echo "make test-all run the slow ones too: more paths, more programs, longer runs"
+	@echo "make browser look for Chromium, which the page tests need, and install it where that is allowed"
 	@echo "make check  format, lint and types"
 	@echo "make format rewrite files in the project's format"
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"

@@ -22,7 +22,8 @@ import tallbayes as tb
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works", "when-not")]
+GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works")]
+LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not")]
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -60,7 +61,7 @@ def words_of(text: str) -> list[str]:
     return NUMBER.sub("#", text).split()
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/choosing.md", *GUIDES])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", *GUIDES, *LONGER])
 def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_blocks((ROOT / name).read_text(), name)

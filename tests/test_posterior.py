@@ -212,13 +212,13 @@ def test_constrained_parameters_are_stored_too(tmp_path) -> None:
     result.save(tmp_path / "result")
     loaded = tb.load(tmp_path / "result")
     assert result.posterior.labels == ["mean", "scale", "shares[0]", "shares[1]", "shares[2]"]
-    before, after = (each.posterior.quantile([0.025, 0.975]) for each in (result, loaded))
+    before, after = (each.posterior.quantile([0.025, 0.975], first=2) for each in (result, loaded))
     np.testing.assert_allclose(before.flat_value, after.flat_value, rtol=1e-9)
     line = loaded.posterior.reading.line(1)
     assert not line.is_straight
     assert loaded.posterior.reading.line(2) is None
     by_function = loaded.posterior.quantile(0.975, lambda t: t["scale"])
-    assert before.value[1]["scale"] == pytest.approx(by_function.value, abs=5 * by_function.flat_error[0])
+    assert before.flat_value[3] == pytest.approx(by_function.value, abs=5 * by_function.flat_error[0])
     total = loaded.posterior.expectation(lambda t: t["shares"].sum())
     assert total.value == pytest.approx(1.0, abs=1e-9)
     drawn, level = loaded.posterior.draws(50)
@@ -241,6 +241,7 @@ def test_a_posterior_that_only_its_process_can_read_says_so(posterior: Posterior
         (lambda p: p.quantile(0.5, "nobody"), "the name of a parameter"),
         (lambda p: p.interval(2), "strictly between 0 and 1"),
         (lambda p: p.probability("[0]"), "above= or below="),
+        (lambda p: p.probability(lambda theta: theta[0]), "or an event"),
         (lambda p: p.probability("[0]", above=2, below=1), "above < below"),
         (lambda p: p.probability(lambda theta: theta, above=1), "one number"),
         (lambda p: p.density([0.0], lambda theta: theta[0] ** 2), "linear in the parameters"),

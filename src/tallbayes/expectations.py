@@ -41,6 +41,7 @@ class Asked(NamedTuple):
     units: Any
     function: Function
     structure: Structure
+    is_event: bool = False
 
     @property
     def observables(self) -> Observables:
@@ -51,7 +52,8 @@ def ask(name: str, function: Any, reader: Any, units: Any, mode: Floats) -> Aske
     """Trace the function; ModelError where it cannot be, or returns no real numbers."""
     theta = shaped(output_of(reader.reported, mode, units))
     structure = output_structure(name, function, theta)
-    return Asked(reader, units, identify(function, theta), structure)
+    kinds = {leaf.dtype.kind for leaf in jax.tree.leaves(output_of(function, theta))}
+    return Asked(reader, units, identify(function, theta), structure, kinds == {"b"})
 
 
 def laplace_of(asked: Asked, ensemble: Posterior) -> Laplace:

@@ -111,9 +111,10 @@ class Posterior:
         The second form is the more accurate one where the number is linear in the parameters.
         """
         if above is None and below is None:
-            if not callable(what):
-                raise InputError(explain("above= or below= for a number", repr(what), "above=0.0"))
-            return self.expectation(what, name)
+            if not callable(what) or not self._asked(what, name).is_event:
+                hint = "above=0.0, or a function such as lambda theta: theta[0] > theta[1]"
+                raise InputError(explain("above= or below= for a number, or an event", repr(what), hint))
+            return _within_bounds(self.expectation(what, name))
         if above is not None and below is not None and not above < below:
             raise InputError(explain("above < below", f"above={above}, below={below}", "one of the two"))
         _, lines = self._lines(what, name)
@@ -121,7 +122,7 @@ class Posterior:
             raise InputError(explain("one number", f"{len(lines)}", "a component, e.g. lambda theta: theta[0]"))
         (line, function), *_ = lines
         if line is None:
-            return self.expectation(_between(function, above, below), name)
+            return _within_bounds(self.expectation(_between(function, above, below), name))
         return self.line_probability(line, above, below, name)
 
     def line_probability(
@@ -136,8 +137,9 @@ class Posterior:
         parts = [each @ signs[:, None] for each in samples]
         if not self.laplace:
             parts[0] = parts[0] + start
-            return combine(name, NUMBER, parts, self.rungs, rate=INDICATOR_RATE)
-        return combine(name, NUMBER, parts, self.rungs, start + base @ signs[:, None], rate=INDICATOR_RATE)
+            return _within_bounds(combine(name, NUMBER, parts, self.rungs, rate=INDICATOR_RATE))
+        base = start + base @ signs[:, None]
+        return _within_bounds(combine(name, NUMBER, parts, self.rungs, base, rate=INDICATOR_RATE))
 
     def line_quantiles(self, line: Line, p: Floats, name: str = "quantile") -> Estimate:
         """Of a line, one for every p."""
@@ -352,6 +354,11 @@ def _between(function: Callable[[Any], Any], above: float | None, below: float |
         return inside if below is None else inside & (value < below)
 
     return event
+
+
+def _within_bounds(chance: Estimate) -> Estimate:
+    """Signed parts may add up to a little less than 0 or more than 1."""
+    return replace(chance, flat_value=np.clip(chance.flat_value, 0.0, 1.0))
 
 
 def _rate(jump: Floats) -> float | None:
