@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-profile \
-	bench-calibration bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
+	bench-calibration bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights bench-scheduler \
 	bench-predict browser reproduce reproduce-quick clean
 
 help:
@@ -30,17 +30,18 @@ help:
 	@echo "make bench-quantiles   are the stated errors of interval ends and probabilities true?"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
 	@echo "make bench-predict     a million rows, and memory for ten million"
+	@echo "make bench-scheduler   a thousand workers of uneven speed, in virtual time (10 minutes)"
 	@echo "make reproduce         the paper's experiments in full (under half an hour)"
 	@echo "make reproduce-quick   the same with fewer paths and repeats (two minutes)"
 	@echo "make clean  remove the environment"
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[data,demo,dev,export,numpyro,plot,sklearn]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dask,data,demo,dev,export,numpyro,plot,sklearn]'
 	@touch $@
 
 $(BENCH_STAMP): $(STAMP)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,data,demo,dev,export,numpyro,plot,sklearn]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dask,data,demo,dev,export,numpyro,plot,sklearn]'
 	@touch $@
 
 demo: $(STAMP)
@@ -110,6 +111,9 @@ bench-flights: $(BENCH_STAMP)
 
 bench-predict: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/predict.py
+
+bench-scheduler: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/scheduler.py
 
 reproduce: $(STAMP)
 	@$(BIN)/tallbayes reproduce

@@ -32,7 +32,7 @@ from tallbayes import cli, families
 from tallbayes.brief import brief
 from tallbayes.document import to_json
 from tallbayes.progress import shorten
-from tallbayes.run_folder import RESULT, SETTINGS, read_run, write_run
+from tallbayes.run_folder import LEDGER, RESULT, SETTINGS, read_run, write_run
 from tallbayes.structure import Structure
 
 NUM_ROWS = 2000
@@ -101,7 +101,7 @@ def instead(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
 
 def test_a_fit_converges_and_is_kept_whole(fitted: Fitted) -> None:
     assert fitted.code == 0
-    assert sorted(path.name for path in fitted.folder.iterdir()) == [RESULT, SETTINGS]
+    assert sorted(path.name for path in fitted.folder.iterdir()) == sorted([LEDGER, RESULT, SETTINGS])
     assert sorted(path.name for path in fitted.folder.parent.iterdir()) == ["flights.csv", "run1"]
     assert list(fitted.result["mean"].value) == NAMES
     assert fitted.result.converged
@@ -328,6 +328,8 @@ def test_every_option_reaches_the_fit(fitted: Fitted, instead: Callable[..., Any
         "max_seconds": 60.0,
         "max_evaluations": 1e6,
         "interval_tolerance": 0.3,
+        "ledger": tmp_path / "run.unfinished" / LEDGER,
+        "executor": None,
     }
     settings = json.loads((out / SETTINGS).read_text())
     assert (settings["prior_scale"], settings["method"], settings["raw"]) == ("inf", "randomised", True)
@@ -408,7 +410,8 @@ def test_a_run_that_cannot_be_kept_is_told_all_the_same(
     output, error = capsys.readouterr()
     assert output.startswith(FORMULA)
     assert "No space left" in error
-    assert list(tmp_path.iterdir()) == []
+    # What was computed is there for `resume`.
+    assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]
 
 
 def test_a_place_taken_meanwhile_is_not_overwritten(fitted: Fitted, tmp_path: Path) -> None:

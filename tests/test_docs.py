@@ -22,7 +22,7 @@ import tallbayes as tb
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works")]
+GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works", "scale")]
 LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not")]
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 

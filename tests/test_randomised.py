@@ -185,7 +185,7 @@ def test_unbiased_on_a_posterior_known_by_quadrature(monkeypatch):
     """40 seeds, two components: mean z-scores within 5 / sqrt(40) of 0, a false alarm in 1e-6; fewer than 30 of 40
     hits of a 95% interval come once in 1e5 for one component."""
     # The set-up has nothing to do with the seed, and takes longer than all paths of a run.
-    monkeypatch.setattr(estimation, "prepare", lambda *_: prepared())
+    monkeypatch.setattr(estimation, "find_centre", lambda *_: prepared())
     results = [estimate(seed) for seed in range(40)]
     assert all(result.converged for result in results)
     error = np.array([result["mean"].value for result in results]) - exact_mean()

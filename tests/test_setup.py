@@ -42,13 +42,13 @@ def many_rows() -> tuple[Target, Table, np.ndarray]:
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each call of the compiled sums was given."""
     read: list[int] = []
-    sums = expansion._sums
+    sums = expansion.row_sums
 
-    def recorded(target: Any, table: Any, theta: Any, start: int, stop: int, curvature: Any) -> Any:
+    def recorded(bound: Any, theta: Any, start: int, stop: int, curvature: Any) -> Any:
         read.append(stop - start)
-        return sums(target, table, theta, start, stop, curvature)
+        return sums(bound, theta, start, stop, curvature)
 
-    monkeypatch.setattr(expansion, "_sums", recorded)
+    monkeypatch.setattr(expansion, "row_sums", recorded)
     return read
 
 
@@ -138,7 +138,6 @@ def test_a_shuffled_table_holds_every_row_once_in_a_fixed_order(num_rows: int) -
     np.testing.assert_array_equal(table.rows["x"][:num_rows], data["x"][order].astype(np.float32))
     assert np.all(np.asarray(table.rows["x"])[num_rows:] == data["x"][order[0]].astype(np.float32))
     assert table.shuffled
-    assert table.widened().shuffled
     assert not make_table(data, "float32").shuffled
 
 

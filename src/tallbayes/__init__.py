@@ -20,6 +20,7 @@ _HOMES = {
     "Full": "gradients",
     "InputError": "errors",
     "Ladder": "ladder",
+    "LedgerError": "errors",
     "Model": "model",
     "Multilevel": "method",
     "Plain": "gradients",
@@ -38,10 +39,15 @@ _HOMES = {
     "Tuning": "result",
     "WithReplacement": "minibatch",
     "WithoutReplacement": "minibatch",
+    "WorkerError": "errors",
     "estimate": "estimation",
     "fit": "adapters.fit",
     "from_numpyro": "adapters.numpyro",
+    "ingest": "adapters.ingest",
     "load": "storage",
+    "merge_ledgers": "ledger",
+    "open_table": "stored",
+    "write_table": "writing",
 }
 _MODULES = ("baselines", "constraints", "families")
 
@@ -57,6 +63,7 @@ __all__ = [
     "Full",
     "InputError",
     "Ladder",
+    "LedgerError",
     "Model",
     "Multilevel",
     "Plain",
@@ -75,32 +82,41 @@ __all__ = [
     "Tuning",
     "WithReplacement",
     "WithoutReplacement",
+    "WorkerError",
     "baselines",
     "constraints",
     "estimate",
     "families",
     "fit",
     "from_numpyro",
+    "ingest",
     "load",
+    "merge_ledgers",
+    "open_table",
+    "write_table",
 ]
 
 if TYPE_CHECKING:
     from tallbayes import baselines, constraints, families
     from tallbayes.adapters.fit import fit
+    from tallbayes.adapters.ingest import ingest
     from tallbayes.adapters.numpyro import from_numpyro
     from tallbayes.adapters.sklearn import TallClassifier, TallCountRegressor, TallRegressor
     from tallbayes.couplings import Antithetic, Synchronous
     from tallbayes.dynamics import Euler, Exponential
-    from tallbayes.errors import InputError, PosteriorError, TallbayesError
+    from tallbayes.errors import InputError, LedgerError, PosteriorError, TallbayesError, WorkerError
     from tallbayes.estimation import estimate
     from tallbayes.gradients import Blend, ControlVariate, Full, Plain, Taylor
     from tallbayes.ladder import Ladder
+    from tallbayes.ledger import merge_ledgers
     from tallbayes.method import Anchored, Multilevel, Randomised, Randomized
     from tallbayes.minibatch import Blocks, WithoutReplacement, WithReplacement
     from tallbayes.model import Model
     from tallbayes.progress import Progress
     from tallbayes.result import Estimate, Result, Status, Tuning
     from tallbayes.storage import load
+    from tallbayes.stored import open_table
+    from tallbayes.writing import write_table
 
 
 def __getattr__(name: str) -> Any:

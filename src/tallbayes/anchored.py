@@ -12,13 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+from tallbayes.decisions import Decision
 from tallbayes.gradients import Blend, ControlVariate, Taylor
 from tallbayes.levels import Problem
 from tallbayes.method import Anchored
 from tallbayes.minibatch import Blocks
 from tallbayes.multilevel import Assessment, Run, run_multilevel, run_patiently
-from tallbayes.result import Status, Trial, Tuning
+from tallbayes.result import Contraction, Status, Trial, Tuning
 from tallbayes.roles import GradientEstimator
 from tallbayes.tuning import (
     FIRST_STEPS,
@@ -53,11 +55,16 @@ Rebuild = Callable[[GradientEstimator], Problem]
 
 def tune_anchored(method: Anchored, run: Run) -> tuple[Run, Tuning]:
     """The run with its ladder, batch size and contraction found."""
+    if run.decisions.settled:
+        return _settled(run, None)
     return _tuned(run, choices_of(method, run.problem.largest_batch))
 
 
 def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, Status, Assessment, Tuning]:
     """Attempt after attempt, until one settles or nothing is left to change; all of them are paid for."""
+    if first.decisions.settled:
+        run, tuning = _settled(first, rebuild)
+        return run, *run_multilevel(run), tuning
     choices = choices_of(method, first.problem.largest_batch)
     run, tuning = _tuned(first, choices)
     for attempt in range(MAX_ATTEMPTS):
@@ -112,9 +119,36 @@ def reads_slabs(gradient: GradientEstimator) -> bool:
 
 def _tuned(run: Run, choices: Choices) -> tuple[Run, Tuning]:
     """The run with its ladder, batch size and contraction found, and the pilots paid for."""
-    problem, contraction, tuning = tune(_tuner(run, choices))
-    spent = run.evaluations + tuning.evaluations
-    return replace(run, problem=problem, contraction=contraction, evaluations=spent, levels=[]), tuning
+
+    def find() -> Decision:
+        problem, contraction, tuning = tune(_tuner(run, choices))
+        return _decision(problem, contraction, tuning, tuning.evaluations)
+
+    decision = run.decisions.settle(find)
+    return _following(run, run.problem, decision, run.evaluations + decision.evaluations), decision.tuning
+
+
+def _settled(run: Run, rebuild: Rebuild | None) -> tuple[Run, Tuning]:
+    """Where an earlier run with another tolerance was in the end."""
+    decisions = run.decisions.settled
+    last, spent = decisions[-1], sum(decision.evaluations for decision in decisions)
+    blends = rebuild is not None and last.blended and not isinstance(run.problem.plan.gradient, Blend)
+    problem = rebuild(Blend(1, Blocks())) if blends and rebuild is not None else run.problem
+    return _following(run, problem, last, run.evaluations + spent), last.tuning
+
+
+def _decision(
+    problem: Problem, contraction: Contraction, tuning: Tuning, evaluations: int, kept: bool = False
+) -> Decision:
+    blended = isinstance(problem.plan.gradient, Blend)
+    return Decision(problem.ladder, problem.batch_size, blended, contraction, tuning, evaluations, kept)
+
+
+def _following(run: Run, problem: Problem, decision: Decision, evaluations: int) -> Run:
+    """The run as decided, before its first level."""
+    problem = problem.with_ladder(decision.ladder)
+    problem = problem.with_batch_size(decision.batch_size) if problem.plan.slabs else problem
+    return replace(run, problem=problem, contraction=decision.contraction, evaluations=evaluations, levels=[])
 
 
 def _tuner(run: Run, choices: Choices) -> Tuner:
@@ -132,6 +166,17 @@ def _patience(run: Run, tuning: Tuning) -> float:
 
 def _reconsidered(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> tuple[Run, Tuning]:
     """Larger pilots around the pair that was taken, with Taylor and with Blend; the run itself where none is better."""
+    decision = run.decisions.settle(partial(_reconsider, method, run, tuning, choices, rebuild))
+    spent = run.evaluations + decision.evaluations
+    if decision.kept:
+        return replace(run, evaluations=spent), tuning
+    problem = rebuild(Blend(1, Blocks())) if decision.blended and _is_taylor(method, run) else run.problem
+    return _following(run, problem, decision, spent), decision.tuning
+
+
+def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> Decision:
+    assert run.contraction is not None
+    stay = _decision(run.problem, run.contraction, tuning, 0, kept=True)
     tuner = replace(_tuner(run, choices), blocks=SURE_BLOCKS)
     taken, deltas = tuning.chosen, [level.delta for level in run.levels]
     strained = max(level.strained for level in run.levels[:2])
@@ -139,24 +184,27 @@ def _reconsidered(method: Anchored, run: Run, tuning: Tuning, choices: Choices, 
     known = pilots_of(tuner, deltas, so_far, tuning.time)
     least = trial_price(tuner, taken.first_step, taken.batch_size, tuning.time)
     if known.trial.price < REPAYS * least or not tuner.affords(2 * SURE_LEVELS * least):
-        return run, tuning
+        return stay
     options = [tune(tuner, known, tuning.time)]
     blended = _blended(method, run, rebuild)
     if blended is not None:
         narrowed = _around(choices, options[0][2].chosen)
         options.append(tune(replace(tuner, problem=blended, choices=narrowed), None, tuning.time))
-    spent = run.evaluations + sum(option[2].evaluations for option in options)
+    spent = sum(option[2].evaluations for option in options)
     problem, contraction, best = min(options, key=lambda option: option[2].chosen.price)
     log.info("reconsidered at price %.3g: best elsewhere %.3g", known.trial.price, best.chosen.price)
     if not best.chosen.price < BETTER * known.trial.price:
-        return replace(run, evaluations=spent), tuning
+        return replace(stay, evaluations=spent)
     best = replace(best, reason=f"{best.reason}; a first choice cost more than its pilots foresaw")
-    return replace(run, problem=problem, contraction=contraction, levels=[], evaluations=spent), best
+    return _decision(problem, contraction, best, spent)
+
+
+def _is_taylor(method: Anchored, run: Run) -> bool:
+    return method.gradient is None and isinstance(run.problem.plan.gradient, Taylor)
 
 
 def _blended(method: Anchored, run: Run, rebuild: Rebuild) -> Problem | None:
-    taylor = method.gradient is None and isinstance(run.problem.plan.gradient, Taylor)
-    return rebuild(Blend(1, Blocks())) if taylor else None
+    return rebuild(Blend(1, Blocks())) if _is_taylor(method, run) else None
 
 
 def _around(choices: Choices, chosen: Trial) -> Choices:

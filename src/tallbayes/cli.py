@@ -1,10 +1,10 @@
-"""The command line: `tallbayes fit`, `show`, `predict`, `report` and `reproduce`; also `python -m tallbayes`.
+"""The command line: `tallbayes ingest`, `fit`, `show`, `predict`, `report` and `reproduce`; also `python -m tallbayes`.
 
     0    done; of fit: converged
     1    a defect of ours: TALLBAYES_TRACEBACK=1 shows where
     2    bad input: nothing was written
     3    fit stopped early, or has doubts: what was computed is printed, and kept in --out
-    130  Ctrl-C before there was anything to keep
+    130  Ctrl-C before there was anything to keep; after that of ingest the same command goes on
     141  whoever read the output has gone
 
 This file holds what is asked and how it ends; `commands` what is done. Help answers without importing JAX or NumPy.
@@ -36,7 +36,21 @@ exit codes:
   1    a defect of tallbayes; TALLBAYES_TRACEBACK=1 shows where
   2    bad input; nothing was written
   3    fit stopped early, or has doubts: what was computed is printed, and kept in --out
-  130  interrupted before there was anything to keep
+  130  interrupted before there was anything to keep; after that of ingest the same command goes on
+"""
+INGEST_DESCRIPTION = """\
+Rows of CSV, Parquet or Arrow files, any number of them with the same columns, as one table on disk: in random order,
+ready to be mapped into memory, checked by its digest whenever it is opened. It is made once, in memory that does not
+grow with the rows, and takes two to three times its own space on disk meanwhile.
+"""
+INGEST_EXAMPLE = """\
+example:
+  tallbayes ingest flights-2013.csv.gz 'more/*.parquet' --out flights.table
+  tallbayes fit flights.table --formula "late ~ hour + C(carrier)" --tolerance 0.01 --out run1
+
+After Ctrl-C, a full disk or a crash the same command goes on from where it was, in TABLE.partial; files that have
+changed meanwhile are refused. Text becomes codes of its sorted levels; of numbers float32 is kept where it is enough.
+
 """
 FIT_DESCRIPTION = """\
 Posterior means and standard deviations of a regression, each to the accuracy you ask for, by the names of the
@@ -47,7 +61,8 @@ example:
   tallbayes fit flights.parquet --formula "late ~ hour + C(carrier)" --tolerance 0.01 --out run1
   tallbayes show run1
 
-Ctrl-C ends the sampling, and what was computed until then is printed and kept. Compiled programs are kept for the
+Ctrl-C ends the sampling, and what was computed until then is printed and kept. After anything worse, tallbayes
+resume RUN goes on from the last finished block of paths. Compiled programs are kept for the
 next command in ~/.cache/tallbayes; TALLBAYES_CACHE names another folder, or none if it is empty.
 
 """
@@ -93,6 +108,7 @@ def in_options(message: str) -> str:
     'expected --max-seconds > 0; got 0.0. Try: --missing drop'
     """
     message = message.replace("family_options", "options").replace("tb.families.", "--family ")
+    message = message.replace("overwrite=True", "--force").replace("columns=[...]", "--columns A,B,...")
     message = re.sub(rf"\b({KEYWORDS})=['\"]?([\w.]+)['\"]?", r"--\1 \2", message)
     message = re.sub(rf"(?<!-)\b({KEYWORDS})\b(?= >)", r"--\1", message)
     return re.sub(r"--\w+", lambda match: match[0].replace("_", "-"), message)
@@ -107,12 +123,33 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=_Formatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND ...", title="commands")
+    _add_ingest(commands)
     _add_fit(commands)
+    _add_resume(commands)
     _add_show(commands)
     _add_predict(commands)
     _add_report(commands)
     _add_reproduce(commands)
     return parser
+
+
+def _add_ingest(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    ingest = commands.add_parser(
+        "ingest",
+        help="make a table on disk of files, once",
+        usage="tallbayes ingest FILES... --out TABLE [--columns A,B,C] [--force] [--quiet]",
+        description=INGEST_DESCRIPTION,
+        epilog=INGEST_EXAMPLE + EXIT_CODES,
+        formatter_class=_Formatter,
+    )
+    ingest.add_argument(
+        "files", nargs="+", metavar="FILES", help=".csv, .tsv, .csv.gz, .parquet or .arrow; folders and patterns too"
+    )
+    ingest.add_argument("--out", type=Path, required=True, metavar="TABLE", help="the folder of the table")
+    ingest.add_argument("--columns", metavar="A,B,C", help="the columns to keep; default all")
+    ingest.add_argument("--force", action="store_true", help="replace an older table, or an unfinished one of others")
+    ingest.add_argument("--quiet", action="store_true", help="no progress and no remarks on stderr")
+    ingest.set_defaults(run=_ingest, interrupted="interrupted; the same command goes on from where it was")
 
 
 def _add_fit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -136,6 +173,34 @@ def _add_fit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _add_output_options(output)
     output.add_argument("--quiet", action="store_true", help="no progress and no remarks on stderr")
     fit.set_defaults(run=_fit, interrupted="interrupted before there was anything to keep")
+
+
+def _add_resume(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    resume = commands.add_parser(
+        "resume",
+        help="go on with a run, or make it more accurate",
+        usage="tallbayes resume RUN [--tolerance X] [options]",
+        description="Go on with a run that was stopped, at whatever instant and by whatever it was: what is on record "
+        "is not computed again, and the answer is the same to the last bit. With another accuracy a finished run is "
+        "made more accurate, and only the difference is paid.",
+        epilog="example:\n  tallbayes resume run1\n  tallbayes resume run1 --tolerance 0.005\n\n" + EXIT_CODES,
+        formatter_class=_Formatter,
+    )
+    resume.add_argument("folder", type=Path, metavar="RUN", help="what was given to --out of fit")
+    _add_accuracy_options(resume.add_argument_group("accuracy, if it is to change"))
+    sampling = resume.add_argument_group("sampling")
+    _add_budget_options(sampling)
+    sampling.add_argument(
+        "--merge",
+        type=Path,
+        action="append",
+        metavar="OTHER",
+        help="first take over the blocks of another run or ledger of the same problem; may be repeated",
+    )
+    output = resume.add_argument_group("output")
+    _add_output_options(output)
+    output.add_argument("--quiet", action="store_true", help="no progress and no remarks on stderr")
+    resume.set_defaults(run=_resume, interrupted="interrupted; the same command goes on from there")
 
 
 def _add_model_options(model: argparse._ArgumentGroup) -> None:
@@ -173,15 +238,22 @@ def _add_sampling_options(sampling: argparse._ArgumentGroup) -> None:
     sampling.add_argument(
         "--seed", type=int, default=0, metavar="K", help="the same seed gives the same numbers; default 0"
     )
-    sampling.add_argument(
-        "--max-seconds", type=float, metavar="T", help="end the sampling by then; set-up is finished first"
-    )
-    sampling.add_argument("--max-evaluations", type=float, metavar="N", help="stop at so many row gradients")
+    _add_budget_options(sampling)
     sampling.add_argument(
         "--method",
         choices=("anchored", "randomised"),
         default="anchored",
         help="default anchored; randomised is unbiased, and dearer",
+    )
+
+
+def _add_budget_options(sampling: argparse._ArgumentGroup) -> None:
+    sampling.add_argument(
+        "--max-seconds", type=float, metavar="T", help="end the sampling by then; set-up is finished first"
+    )
+    sampling.add_argument("--max-evaluations", type=float, metavar="N", help="stop at so many row gradients")
+    sampling.add_argument(
+        "--dask", metavar="ADDRESS", help="run on the workers of a dask cluster, such as tcp://10.0.0.1:8786"
     )
 
 
@@ -253,10 +325,22 @@ def _add_reproduce(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     reproduce.set_defaults(run=_reproduce, interrupted=message)
 
 
+def _ingest(options: argparse.Namespace) -> int:
+    from tallbayes.ingest_command import ingest
+
+    return ingest(options)
+
+
 def _fit(options: argparse.Namespace) -> int:
     from tallbayes.commands import fit
 
     return fit(options)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from tallbayes.commands import resume
+
+    return resume(options)
 
 
 def _show(options: argparse.Namespace) -> int:

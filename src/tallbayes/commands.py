@@ -1,4 +1,4 @@
-"""The commands `fit`, `show`, `predict` and `report`: what they compute, print and keep.
+"""The commands `fit`, `resume`, `show`, `predict` and `report`: what they compute, print and keep.
 
 The answer goes to stdout and nothing else does; progress and remarks go to stderr.
 """
@@ -16,18 +16,31 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from io import TextIOWrapper
-from math import isinf
+from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
 from tallbayes.brief import WIDTH, brief
 from tallbayes.compile_cache import use_compile_cache
 from tallbayes.document import to_json
-from tallbayes.errors import InputError, explain
+from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain
 from tallbayes.progress import Display, terminal
 from tallbayes.result import Result
-from tallbayes.run_folder import read_run, require_free, write_run
+from tallbayes.run_folder import (
+    LEDGER,
+    SETTINGS,
+    abandon_run,
+    begin_run,
+    read_run,
+    read_settings,
+    require_free,
+    unfinished,
+    update_run,
+    write_run,
+    write_settings,
+)
 
 STOPPED_EARLY = 3
 ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
@@ -35,24 +48,108 @@ DEFAULT_TOLERANCE = 0.01
 MODEL = ("prior_scale", "intercept_scale", "missing", "weights", "offset")
 FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
 BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
+ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "method")
+SECONDS_TO_CONNECT = 15
 
 
 def fit(options: argparse.Namespace) -> int:
     """Fit the regression that a formula describes, print the answer, and keep it in --out."""
-    if options.out is not None:
-        require_free(options.out, options.force)
-    with _watched(options.quiet) as display:
-        result = _compute(options, display)
+    if options.out is None:
+        with _watched(options.quiet) as display:
+            result = _compute(options, display)
+        _print(result, _settings(options, result), options)
+        return _ended(options, result, "not saved: --out RUN keeps it")
+    require_free(options.out, options.force)
+    place = begin_run(options.out, _settings(options))
+    result = _computed_in(place, options, partial(abandon_run, options.out))
     settings = _settings(options, result)
     kept = None
     try:
-        if options.out is not None:
-            kept = write_run(options.out, result, settings, options.force)
+        kept = write_run(options.out, result, settings, options.force)
     finally:
         # What took long to compute is told even where it cannot be kept.
         _print(result, settings, options)
+    return _ended(options, result, f"saved in {_nearby(kept)}")
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Go on with a run that was stopped, or make a finished one more accurate; what is on record is not computed."""
+    folder, place = options.folder.absolute(), unfinished(options.folder.absolute())
+    if not place.is_dir():
+        return _extend(folder, options)
+    asked = _asked_again(place, options)
+    write_settings(place, _settings(asked))
+    result = _computed_in(place, asked, _nothing)
+    kept = write_run(folder, result, _settings(asked, result), force=True)
+    _print(result, _settings(asked, result), options)
+    return _ended(options, result, f"saved in {_nearby(kept)}")
+
+
+def _extend(folder: Path, options: argparse.Namespace) -> int:
+    before, settings = read_run(folder)
+    if not (folder / LEDGER).is_file():
+        hint = "the folder given to --out of tallbayes fit"
+        raise LedgerError(explain(f"a run with {LEDGER}", f"{str(folder)!r} without it", hint))
+    changed = any(getattr(options, name) is not None for name in (*ACCURACIES, "interval_tolerance"))
+    if before.converged and not changed and not options.merge:
+        _print(before, settings, options)
+        return _ended(options, before, "finished before: --tolerance X makes it more accurate")
+    asked = _asked_again(folder, options)
+    result = _computed_in(folder, asked, _nothing)
+    settings = _settings(asked, result)
+    update_run(folder, result, settings)
+    _print(result, settings, options)
+    return _ended(options, result, f"saved in {_nearby(folder)}")
+
+
+def _asked_again(place: Path, options: argparse.Namespace) -> argparse.Namespace:
+    """The question on record, with what is asked now in its place; a budget is for one command alone."""
+    known = read_settings(place / SETTINGS)
+    if "formula" not in known:
+        raise ResultFileError(explain(f"a run in {str(place)!r}", f"no whole {SETTINGS}", "tallbayes fit anew"))
+    given = {name: inf if known.get(name) == "inf" else known.get(name) for name in ASKED}
+    changes = {name: value for name, value in vars(options).items() if name in ASKED and value is not None}
+    if any(name in changes for name in ACCURACIES):
+        given |= dict.fromkeys(ACCURACIES)
+    budgets = {name: getattr(options, name) for name in ("max_seconds", "max_evaluations")}
+    question = {"data": Path(known["data"]), "formula": known["formula"], "family": known["family"]}
+    return argparse.Namespace(**{**vars(options), **given, **changes, **budgets, **question})
+
+
+def _computed_in(place: Path, options: argparse.Namespace, abandon: Callable[[], None]) -> Result:
+    """Compute with the ledger of a folder; where nothing came of it that is worth keeping, it is abandoned."""
+    for other in getattr(options, "merge", None) or ():
+        from tallbayes.ledger import merge_ledgers
+
+        number = merge_ledgers(place / LEDGER, other / LEDGER if other.is_dir() else other)
+        print(f"tallbayes: {number:,} blocks taken over from {other}", file=sys.stderr)
+    try:
+        with _watched(options.quiet) as display:
+            return _compute(options, display, place / LEDGER)
+    except BaseException as error:
+        # Sums over rows are worth going on from, but not where the posterior turned out to be improper.
+        worthy = ("blocks", "sums") if isinstance(error, KeyboardInterrupt) else ("blocks",)
+        if not _has(place / LEDGER, worthy):
+            abandon()
+        raise
+
+
+def _has(path: Path, kinds: tuple[str, ...]) -> bool:
+    from tallbayes.ledger import open_ledger
+
+    try:
+        with open_ledger(path, must_exist=True) as ledger:
+            return any(ledger.summary()[kind] for kind in kinds)
+    except LedgerError:
+        return path.is_file()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ended(options: argparse.Namespace, result: Result, remark: str) -> int:
     if not options.quiet:
-        remark = f"saved in {_nearby(kept)}" if kept else "not saved: --out RUN keeps it"
         print(f"tallbayes: {remark}", file=sys.stderr)
     return 0 if result.converged else STOPPED_EARLY
 
@@ -109,7 +206,7 @@ def report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _compute(options: argparse.Namespace, display: Display) -> Result:
+def _compute(options: argparse.Namespace, display: Display, ledger: Path | None = None) -> Result:
     display.phase = "starting"
     with _uninterrupted():
         use_compile_cache()
@@ -123,17 +220,41 @@ def _compute(options: argparse.Namespace, display: Display) -> Result:
     accuracy = {kind: given[kind] for kind in ACCURACIES}
     if all(size is None for size in accuracy.values()):
         accuracy["tolerance"] = DEFAULT_TOLERANCE
-    return fit_formula(
-        options.formula,
-        replace(source, load=partial(_announced, display, source.load)),
-        options.family,
-        standardise=not options.raw,
-        family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
-        method=Randomised() if options.method == "randomised" else Anchored(),
-        progress=display,
-        **accuracy,
-        **{name: given[name] for name in (*MODEL, *BUDGETS)},
-    )
+    with _workers(options.dask) as executor:
+        return fit_formula(
+            options.formula,
+            replace(source, load=partial(_announced, display, source.load)),
+            options.family,
+            standardise=not options.raw,
+            family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
+            method=Randomised() if options.method == "randomised" else Anchored(),
+            progress=display,
+            ledger=ledger,
+            executor=executor,
+            **accuracy,
+            **{name: given[name] for name in (*MODEL, *BUDGETS)},
+        )
+
+
+@contextmanager
+def _workers(address: str | None) -> Iterator[Any]:
+    """Those of a dask cluster, if its scheduler's address is given."""
+    if address is None:
+        yield None
+        return
+    try:
+        client_of = import_module("distributed").Client
+    except ImportError as error:
+        hint = "pip install 'tallbayes[dask]'"
+        raise InputError(explain("dask.distributed, for --dask", "it is not installed", hint)) from error
+    try:
+        client = client_of(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        got = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(". ")
+        hint = "the address that dask scheduler prints, such as tcp://10.0.0.1:8786"
+        raise WorkerError(explain(f"a dask scheduler at {address!r}", got, hint)) from error
+    with client:
+        yield client.get_executor()
 
 
 @contextmanager
@@ -179,20 +300,20 @@ def _watched(quiet: bool) -> Iterator[Display]:
 
 
 class _Pilots(logging.Handler):
-    """Names the phase of tuning, whose pilots are told of in the log."""
+    """Names the phase by what the log tells: a design being made, or the pilots of tuning."""
 
     def __init__(self, display: Display) -> None:
         super().__init__()
         self.display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.display.phase = "tuning: pilots of step and batch size"
+        message = record.getMessage()
+        self.display.phase = message if message.startswith("design: ") else "tuning: pilots of step and batch size"
 
 
-def _settings(options: argparse.Namespace, result: Result) -> dict[str, Any]:
+def _settings(options: argparse.Namespace, result: Result | None = None) -> dict[str, Any]:
     """What the command was asked; as JSON has no infinity, a flat prior's scale is the word."""
-    names = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "method")
-    given = {name: getattr(options, name) for name in names}
+    given = {name: getattr(options, name) for name in ASKED}
     return {
         "format": "tallbayes run 1",
         "command": "fit",
@@ -201,7 +322,7 @@ def _settings(options: argparse.Namespace, result: Result) -> dict[str, Any]:
         "formula": options.formula,
         "family": options.family,
         **{name: "inf" if isinstance(each, float) and isinf(each) else each for name, each in given.items()},
-        **result.settings,
+        **({} if result is None else result.settings),
     }
 
 

@@ -69,7 +69,7 @@ def conclude(
         cost=Cost(
             evaluations=run.evaluations,
             setup_evaluations=prepared.setup_evaluations,
-            speculative_evaluations=0 if finished.randomised is None else finished.randomised.speculative,
+            speculative_evaluations=run.speculative + (finished.randomised.speculative if finished.randomised else 0),
             num_data=prepared.table.num_rows,
             seconds=run.seconds_before + time.monotonic() - run.started,
         ),

@@ -48,6 +48,18 @@ class NoConvergenceError(PosteriorError):
     """Newton's method did not reach the mode."""
 
 
+class TableError(DataError):
+    """A table on disk that cannot be used: missing, unfinished, cut, or changed since it was written."""
+
+
+class LedgerError(TallbayesError):
+    """A ledger that cannot be used: torn, or of another model, other data, another method or version."""
+
+
+class WorkerError(TallbayesError):
+    """What runs the blocks cannot do it: a worker without the table, or a pool that has broken down."""
+
+
 class ResultFileError(TallbayesError):
     """A saved result that cannot be read: missing, truncated, or of another format."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,10 +18,14 @@ import numpy as np
 from tallbayes.anchor import Anchor
 from tallbayes.anchored import anchored_gradient, reads_slabs, run_anchored, tune_anchored
 from tallbayes.conclusion import Finished, conclude
-from tallbayes.errors import InputError, MethodError, explain
+from tallbayes.decisions import Unrecorded
+from tallbayes.errors import DataError, InputError, MethodError, explain
 from tallbayes.executors import default_executor
+from tallbayes.fingerprint import fingerprint
+from tallbayes.hiring import hire
 from tallbayes.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.laplace import laplace_level
+from tallbayes.ledger import open_ledger
 from tallbayes.levels import BLOCK_PATHS, Problem, compile_ahead, make_problem
 from tallbayes.method import (
     Anchored,
@@ -36,14 +42,25 @@ from tallbayes.model import Model, Target
 from tallbayes.modes import search_second_mode
 from tallbayes.multilevel import KEPT_BYTES, Budget, Run, run_multilevel
 from tallbayes.paths import Observables, Plan
-from tallbayes.preparation import Prepared, check_data, prepare, refine_precision, with_listing
+from tallbayes.preparation import (
+    Placed,
+    Prepared,
+    check_data,
+    check_stored,
+    find_centre,
+    place,
+    refine_precision,
+    with_listing,
+)
 from tallbayes.progress import Report, reporter
 from tallbayes.quantities import Estimands, make_estimands, read_quantities
 from tallbayes.randomised import pilot_evaluations, prepare_randomised, require_smooth, run_randomised
+from tallbayes.recall import Search, recalled
 from tallbayes.recentring import recentre
+from tallbayes.records import Kept, Recorded
 from tallbayes.result import Result
 from tallbayes.roles import Executor, GradientEstimator
-from tallbayes.table import Table
+from tallbayes.stored import Stored
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
 from tallbayes.weights import weigh
 
@@ -67,15 +84,21 @@ def estimate(
     progress: bool | Report | None = None,
     keep_posterior: bool = True,
     interval_tolerance: float | None = None,
+    ledger: str | Path | None = None,
 ) -> Result:
     """Posterior expectations of `quantities`, each to the prescribed RMSE.
 
-    `data` is a pytree of arrays that share a leading axis; `quantities` maps names to functions of theta
-    ("mean" and "sd" of every parameter by default). Exactly one tolerance is given, for all quantities or by
-    name. `weights` are numbers >= 0, one a row: how many equal rows it stands for. Bad input raises; trouble at run
-    time is told by `result.status`. `result.posterior` answers what is asked afterwards, unless `keep_posterior=False`;
-    with `interval_tolerance` the run goes on until the ends of all 95% intervals err by no more than so many posterior
-    sds, which can cost many times as much as a mean to the same.
+    `data` is a pytree of arrays that share a leading axis, or a table on disk (`tb.open_table`); `quantities` maps
+    names to functions of theta ("mean" and "sd" of every parameter by default). Exactly one tolerance is given, for all
+    quantities or by name. `weights` are numbers >= 0, one a row: how many equal rows it stands for; of a table on disk,
+    the name of a field. Bad input raises; trouble at run time is told by `result.status`. `result.posterior` answers
+    what is asked afterwards, unless `keep_posterior=False`; with `interval_tolerance` the run goes on until the ends of
+    all 95% intervals err by no more than so many posterior sds, which can cost many times as much as a mean to the
+    same.
+
+    `executor` is any `concurrent.futures.Executor`: threads of this process if None, spawned processes, or dask's
+    `client.get_executor()`. With a `ledger` every finished block is on disk: the same call goes on after a crash and
+    ends in the same bits, and one with a tighter tolerance pays only the difference.
 
     >>> import numpy as np, tallbayes as tb
     >>> y = np.random.default_rng(0).normal(1.0, 1.0, 50)
@@ -91,37 +114,45 @@ def estimate(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
     _check_intervals(interval_tolerance, keep_posterior, method)
-    arrays = check_data(model, data)
-    if weights is not None:
-        model, arrays = weigh(model, arrays, weights)
+    model, arrays = _check_rows(model, data, weights)
+    stored = data if isinstance(data, Stored) else None
     ladder_method = method.method if isinstance(method, Randomised) else method
     gradient = resolve_gradient(ladder_method, len(jax.tree.leaves(arrays)[0]))
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
+    _require_shuffled(stored, shuffle)
+    kept = 0.0 if not keep_posterior else KEPT_BYTES if interval_tolerance is None else MOST_BYTES
     with ExitStack() as stack:
-        threads = stack.enter_context(default_executor())
         report = stack.enter_context(reporter(progress))
-        meanwhile = None
-        if isinstance(ladder_method, Anchored):
+        placed = place(model, arrays, method.precision, shuffle, stored)
+        hired = stack.enter_context(hire(executor, placed.table))
+        placed = replace(placed, table=hired.table)
+        book = None
+        if ledger is not None:
+            book = stack.enter_context(open_ledger(ledger))
+            known = placed.target, placed.table, placed.start, quantities, method, placed.precision, anchor
+            book.of(fingerprint(*known))
+        workers = hired.executor if book is None else Recorded(hired.executor, book, kept)
+        if isinstance(ladder_method, Anchored) and not hired.elsewhere:
             compilers = default_executor()
             stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
-            meanwhile = partial(_compile_ahead, compilers, ladder_method, quantities)
-        prepared = prepare(model, arrays, method.precision, shuffle, anchor, threads, meanwhile)
-        prepared, search = _searched(prepared, anchored_before=anchor is not None)
-        if isinstance(ladder_method, Anchored) and anchor is None:
-            prepared, search = _recentred(prepared, search, threads)
+            _compile_ahead(compilers, ladder_method, quantities, placed)
+        recentres = isinstance(ladder_method, Anchored)
+        prepared, search = recalled(book, placed, partial(_set_up, placed, anchor, recentres, workers))
         estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
         prepared = refine_precision(prepared, estimands, _fraction(kind, size))
         if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
-            prepared = with_listing(prepared)
+            prepared = with_listing(prepared, workers, hired.folder if stored is not None else None)
         problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
         _require_affordable(problem, budget, method)
         goal = resolve_tolerances(kind, size, estimands)
-        kept = KEPT_BYTES if interval_tolerance is None else MOST_BYTES
-        run = Run(problem, estimands, executor or threads, report, goal, budget, started=started)
-        run.kept_bytes = kept if keep_posterior else 0
+        run = Run(problem, estimands, workers, report, goal, budget, started=started, kept_bytes=kept)
+        if book is not None:
+            asked = {kind: dict(size) if isinstance(size, Mapping) else size, "interval": interval_tolerance}
+            run.decisions = Kept(book, int(seed), json.dumps(asked, default=float))
         finished = _solve(method, run, prepared)
         if interval_tolerance is not None:
             finished = refine_ends(finished, prepared, interval_tolerance)
+        finished.run.executor, finished.run.decisions = hired.executor, Unrecorded()
     settings = {
         "seed": int(seed),
         kind: dict(size) if isinstance(size, Mapping) else float(size),
@@ -144,21 +175,37 @@ def _check_intervals(tolerance: Any, keep_posterior: bool, method: Method) -> No
         raise InputError(explain("a posterior that is kept, for its intervals", got, "interval_tolerance=None"))
 
 
-def _compile_ahead(
-    executor: Executor,
-    method: Anchored,
-    quantities: Any,
-    target: Target,
-    table: Table,
-    start: np.ndarray,
-    precision: str,
-) -> None:
+def _check_rows(model: Model, data: Any, weights: Any) -> tuple[Model, Any]:
+    """The model as it sees the rows, and the rows."""
+    if isinstance(data, Stored):
+        return check_stored(model, data, weights)
+    arrays = check_data(model, data)
+    return (model, arrays) if weights is None else weigh(model, arrays, weights)
+
+
+def _require_shuffled(stored: Stored | None, shuffle: bool) -> None:
+    if stored is not None and shuffle and not stored.shuffled:
+        hint = "make it again with tallbayes ingest or tb.write_table, which shuffle"
+        raise DataError(explain("a shuffled table, of which runs of rows look like the whole", "one in order", hint))
+
+
+def _compile_ahead(executor: Executor, method: Anchored, quantities: Any, placed: Placed) -> None:
     """Begin to compile the paths while the mode is being searched; what does not fit in the end is compiled anew."""
+    target, table = placed.target, placed.table
     diagonal = target.dimension > DENSE_LIMIT
-    observables = read_quantities(quantities, target, start, table.units)[1]
-    plan = _anchored_plan(method, target, observables, precision, anchored_gradient(method, diagonal))
+    observables = read_quantities(quantities, target, placed.start, table.units)[1]
+    plan = _anchored_plan(method, target, observables, placed.precision, anchored_gradient(method, diagonal))
     for task in compile_ahead(plan, table, diagonal):
         executor.submit(task)
+
+
+def _set_up(placed: Placed, anchor: Anchor | None, recentres: bool, executor: Executor) -> tuple[Prepared, Search]:
+    """The centre of all paths, and what was found on the way to it."""
+    prepared = find_centre(placed, anchor, executor)
+    prepared, search = _searched(prepared, anchor is not None, executor)
+    if recentres and anchor is None:
+        return _recentred(prepared, search, executor)
+    return prepared, search
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,19 +219,17 @@ class Question:
     notes: tuple[str, ...]
 
 
-def _searched(prepared: Prepared, anchored_before: bool) -> tuple[Prepared, tuple[bool, tuple[str, ...]]]:
+def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> tuple[Prepared, Search]:
     """Look for a second mode, unless an earlier run has; whether there is one, and what to say of it."""
     notes = (prepared.anchor.note,) if prepared.anchor.note else ()
     if anchored_before:
         return prepared, (False, (*notes, "modes: not searched, since an anchor was given"))
-    search = search_second_mode(prepared.target, prepared.table, prepared.anchor)
+    search = search_second_mode(prepared.target, prepared.table, prepared.anchor, executor)
     paid = replace(prepared, setup_evaluations=prepared.setup_evaluations + search.evaluations)
     return paid, (search.second is not None, (*notes, f"modes: {search.note}"))
 
 
-def _recentred(
-    prepared: Prepared, search: tuple[bool, tuple[str, ...]], executor: Executor
-) -> tuple[Prepared, tuple[bool, tuple[str, ...]]]:
+def _recentred(prepared: Prepared, search: Search, executor: Executor) -> tuple[Prepared, Search]:
     """Anchor to the posterior's mean where its mass is far from the mode, and say so."""
     found = recentre(prepared.target, prepared.table, prepared.anchor, executor)
     paid = replace(prepared, anchor=found.anchor, setup_evaluations=prepared.setup_evaluations + found.evaluations)
@@ -242,11 +287,11 @@ def _extend(
         _require_resolved(prepared, run.estimands, kind, size)
         recorded = dict(size) if isinstance(size, Mapping) else float(size)
         settings = {k: v for k, v in settings.items() if k not in KINDS} | {kind: recorded}
-    context = default_executor() if executor is None else nullcontext(executor)
-    with context as workers, reporter(progress) as report:
+    with hire(executor, prepared.table) as hired, reporter(progress) as report:
         further = replace(
             run,
-            executor=workers,
+            problem=replace(run.problem, ground=replace(run.problem.ground, table=hired.table)),
+            executor=hired.executor,
             report=report,
             tolerances=goal,
             budget=_budget(Budget(), max_evaluations, max_levels, max_seconds),

@@ -24,6 +24,17 @@ def default_executor() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(num_workers(), thread_name_prefix="tallbayes")
 
 
+def capacity_of(executor: Executor) -> int:
+    """How many tasks it can run at once, as far as it tells; workers may join and leave, so this is for now."""
+    ask = getattr(executor, "capacity", None)
+    return max(1, int(ask() if ask is not None else getattr(executor, "_max_workers", num_workers())))
+
+
+def runs_elsewhere(executor: Executor) -> bool:
+    """Whether its tasks run in other processes, where idle workers cost this one nothing."""
+    return bool(getattr(executor, "elsewhere", False))
+
+
 def in_order(
     executor: Executor, task: Callable[..., Any], arguments: Iterator[tuple[Any, ...]], ahead: int
 ) -> Iterator[Any]:

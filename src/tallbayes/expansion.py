@@ -2,14 +2,15 @@
 
     log pi(theta) + (N/m) sum over m rows of log p(x_i | theta),   m = N unless a sample of rows is asked for
 
-One call is one pass. Chunks may run on threads; they are added in their order, so the bits are the same.
+One call is one pass. Chunks run wherever an executor puts them; they are added in their order, so the bits are the
+same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ import numpy as np
 
 from tallbayes.compilation import compiled
 from tallbayes.errors import NonFiniteError, explain
+from tallbayes.executors import capacity_of, in_order
 from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.roles import Executor
@@ -25,6 +27,7 @@ from tallbayes.sums import Curvature, likelihood_sums, prior_probe, prior_terms
 from tallbayes.table import Table
 
 Ranges = Sequence[tuple[int, int]]
+Sums = tuple[Floats, ...]
 
 SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature in Curvature}
 
@@ -48,6 +51,14 @@ class Expansion:
         return bool(np.isfinite(self.value) and all(np.isfinite(part).all() for part in (self.gradient, self.hessian)))
 
 
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A target and the rows it is about: what a sum over some of them needs."""
+
+    target: Target
+    table: Table
+
+
 def expand(
     target: Target,
     table: Table,
@@ -56,17 +67,17 @@ def expand(
     ranges: Ranges | None = None,
     curvature: Curvature = Curvature.DENSE,
 ) -> Expansion:
-    """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows.
-
-    `executor`: threads of this process.
-    """
-    tasks = [(target, table, theta, start, stop, curvature) for start, stop in ranges or table.chunks()]
-    if executor is None or len(tasks) == 1:
-        parts = [_sums(*task) for task in tasks]
+    """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows."""
+    bound = Bound(target, table)
+    tasks = [(bound, theta, start, stop, curvature) for start, stop in ranges or table.chunks()]
+    # A sample of the rows is summed sooner here than anywhere else.
+    if executor is None or len(tasks) == 1 or ranges is not None:
+        parts: Iterator[Sums] = (row_sums(*task) for task in tasks)
     else:
-        parts = [future.result() for future in [executor.submit(_sums, *task) for task in tasks]]
+        parts = in_order(executor, row_sums, iter(tasks), 4 * capacity_of(executor))
+    total = reduce(_added, parts)
     rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
-    value, gradient, hessian = (sum(terms) * (table.num_rows / rows) for terms in zip(*parts, strict=True))
+    value, gradient, hessian = (terms * (table.num_rows / rows) for terms in total)
     prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
     return Expansion(
         theta=theta,
@@ -78,18 +89,23 @@ def expand(
     )
 
 
+def _added(first: Sums, second: Sums) -> Sums:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
 def prior_expansion(target: Target, theta: Floats, curvature: Curvature = Curvature.DENSE) -> Expansion:
     """The log prior alone; no rows."""
     value, gradient, hessian = _prior(target, theta, curvature)
     return Expansion(theta, float(value), gradient, -hessian, np.zeros_like(gradient), np.zeros_like(hessian))
 
 
-def _sums(target: Target, table: Table, theta: Floats, start: int, stop: int, curvature: Curvature) -> Any:
+def row_sums(bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature) -> Sums:
+    """Value, gradient and curvature of the log likelihood of rows start..stop-1."""
     # The setting belongs to a thread, so it is entered inside the task.
     with jax.enable_x64(True):
         point = jnp.asarray(theta, jnp.float64)
-        sums = compiled(SUMS[curvature])(target, table.rows, np.int32(start), np.int32(stop), point)
-        return jax.tree.map(np.asarray, sums)
+        sums = compiled(SUMS[curvature])(bound.target, bound.table.rows, np.int32(start), np.int32(stop), point)
+        return tuple(np.asarray(part) for part in sums)
 
 
 def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Floats]:

@@ -289,12 +289,18 @@ def _run(inputs: Inputs, first: jax.Array, offset: jax.Array, weights: jax.Array
 
 def centre_rows(target: Target, centre: Centre, rows: Any, weights: jax.Array | None = None) -> CentredRows:
     """Expand a batch of rows at the centre; what an estimator does not use costs nothing once compiled."""
+    rows = in_precision(rows, centre.mode.dtype)
     if target.predictor is not None:
         eta = target.layout.predict(rows["x"], centre.mode)
         _, slope, curvature = jax.vmap(partial(density_terms, target))(eta, rows)
         return CentredRows(rows, eta, slope, curvature)
     gradient = jax.grad(partial(_log_likelihood, target, rows, weights))
     return CentredRows(rows, None, *jax.linearize(gradient, centre.mode))
+
+
+def in_precision(rows: Any, dtype: Any) -> Any:
+    """Numbers in the precision of the paths, whatever the table holds them in."""
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, rows)
 
 
 def _centred_terms(

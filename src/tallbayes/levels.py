@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -34,17 +34,47 @@ LEVEL_STREAM, CONTRACTION_STREAM, TUNING_STREAM = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
+class Ground:
+    """What all blocks of a run stand on: the program, the rows, the point of expansion. Heavy, so it travels once."""
+
+    plan: Plan
+    table: Table
+    anchor: Anchor
+    listing: Listing | None
+    pairs: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """On the device, beside the rows."""
+        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing)
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """All that a block of paths needs."""
 
-    plan: Plan
-    inputs: Inputs
+    ground: Ground
     ladder: Ladder
-    num_rows: int
+    batch_size: int
     rows_per_gradient: int
     seed: int
-    pairs: tuple[tuple[int, int], ...]
     stream: int = LEVEL_STREAM
+
+    @property
+    def plan(self) -> Plan:
+        return self.ground.plan
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        return self.ground.pairs
+
+    @property
+    def num_rows(self) -> int:
+        return self.ground.table.num_rows
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.ground.inputs._replace(batch_size=np.int32(self.batch_size))
 
     def evaluations(self, level: int) -> int:
         """Data items of one sample of a level: shift, joint phase, all coarse paths."""
@@ -57,14 +87,14 @@ class Problem:
     @property
     def largest_batch(self) -> int:
         """A batch that is all rows."""
-        return int(self.inputs.runs.length)
+        return self.num_rows if self.ground.listing is None else self.ground.listing.length
 
     def with_ladder(self, ladder: Ladder) -> Problem:
         return replace(self, ladder=ladder)
 
     def with_batch_size(self, batch_size: int) -> Problem:
         """The same with another number of rows a step; for batches read in slabs only, and without compiling."""
-        return replace(self, inputs=self.inputs._replace(batch_size=np.int32(batch_size)), rows_per_gradient=batch_size)
+        return replace(self, batch_size=batch_size, rows_per_gradient=batch_size)
 
     def for_tuning(self) -> Problem:
         """The same on random numbers of their own, which no estimate uses."""
@@ -95,10 +125,9 @@ def make_problem(
     batch_size: int = 0,
     listing: Listing | None = None,
 ) -> Problem:
-    """Put the point of expansion on the device, beside the rows; the last two are for batches read in slabs."""
-    inputs = make_inputs(table, anchor, plan.dtype, batch_size, listing)
+    """The last two are for batches read in slabs."""
     rows = batch_size if plan.slabs else evaluations_per_step(plan.gradient, table.num_rows)
-    return Problem(plan, inputs, ladder, table.num_rows, rows, seed, pairs)
+    return Problem(Ground(plan, table, anchor, listing, pairs), ladder, batch_size, rows, seed)
 
 
 def compile_ahead(plan: Plan, table: Table, diagonal: bool) -> list[Callable[[], Any]]:

@@ -18,6 +18,7 @@ from tallbayes.expansion import Expansion, Ranges, Survey, prior_expansion, requ
 from tallbayes.lbfgs import climb_diagonal
 from tallbayes.model import Target
 from tallbayes.moments import Floats
+from tallbayes.roles import Executor
 from tallbayes.sums import Curvature
 from tallbayes.table import Table
 
@@ -57,11 +58,13 @@ class ModeSearch:
         return f"second mode near {near}, with {self.share:.2g} of the posterior's mass"
 
 
-def search_second_mode(target: Target, table: Table, anchor: Anchor, starts: int = 4, seed: int = 0) -> ModeSearch:
+def search_second_mode(
+    target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, starts: int = 4, seed: int = 0
+) -> ModeSearch:
     """Climb from `starts` draws of the prior; the heaviest mode other than the anchor's, or none."""
     if target.log_concave:
         return ModeSearch(starts=0, second=None, share=0.0, evaluations=0, log_concave=True)
-    survey = Survey(target, table, curvature=Curvature.NONE if anchor.is_diagonal else Curvature.DENSE)
+    survey = Survey(target, table, executor, Curvature.NONE if anchor.is_diagonal else Curvature.DENSE)
     sample = _sample(table)
     # Where a climb on the sample ends if it starts at the anchor: the same mode, as the sample sees it.
     same = _climb(survey, anchor.mode, anchor, sample, MAX_ITERATIONS)

@@ -7,7 +7,8 @@ threads nor progress nor the clock can change a number; only `max_seconds` and C
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +20,9 @@ from tallbayes.allocation import (
     optimal_samples,
     unseen_jumps,
 )
-from tallbayes.executors import in_order, num_workers
+from tallbayes.decisions import Decisions, Unrecorded
+from tallbayes.dispatch import Dispatcher, doubt
+from tallbayes.executors import capacity_of, in_order, runs_elsewhere
 from tallbayes.laplace import Laplace
 from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
 from tallbayes.moments import Floats, Moments
@@ -42,6 +45,9 @@ FALSE_ALARM = 1e-7
 SECONDS_BETWEEN_REPORTS = 0.5
 KEPT_BYTES = 2**24
 NEGLIGIBLE = 0.01
+# Blocks a worker that idle ones may begin before anything is known.
+UNKNOWN_BLOCKS = 64
+MOST_DOUBT = 0.1
 OUT_OF_BUDGET = (Status.max_evaluations, Status.max_seconds, Status.interrupted)
 
 
@@ -124,6 +130,9 @@ class Run:
     told: float = 0.0
     seconds_before: float = 0.0
     kept_bytes: float = KEPT_BYTES
+    decisions: Decisions = field(default_factory=Unrecorded)
+    speculative: int = 0
+    dispatch: Callable[..., Dispatcher] = Dispatcher
 
     @property
     def samples(self) -> Floats:
@@ -155,23 +164,30 @@ def run_patiently(run: Run, patience: float) -> tuple[Status | None, Assessment]
     try:
         if run.contraction is None:
             _measure_contraction(run)
-        status = _judge_contraction(run)
-        have = [level.samples for level in run.levels] + [0] * (3 - len(run.levels))
-        targets = [max(PILOT_PATHS, samples) for samples in have]
-        filled = fill(run, targets)
-        status = status or filled or trouble(run)
-        while status is None:
-            status, targets = _decide(run)
-            if status is None and _foreseen(run, targets) > patience:
-                break
-            if status is None:
-                status = fill(run, targets) or trouble(run)
+        with _dispatching(run) as dispatcher:
+            status = _rounds(run, dispatcher, patience)
     except KeyboardInterrupt:
         if not run.levels:
             raise
         status = Status.interrupted
     final = assess(run)
     return (Status.converged if status in OUT_OF_BUDGET and _met(run, final) else status), final
+
+
+def _rounds(run: Run, dispatcher: Dispatcher, patience: float) -> Status | None:
+    """Pilots, then round after round; blocks that arrive before they are wanted stay with the dispatcher."""
+    status = _judge_contraction(run)
+    have = [level.samples for level in run.levels] + [0] * (3 - len(run.levels))
+    targets = [max(PILOT_PATHS, samples) for samples in have]
+    filled = _fill(run, targets, dispatcher, status is None)
+    status = status or filled or trouble(run)
+    while status is None:
+        status, targets = _decide(run)
+        if status is None and _foreseen(run, targets) > patience:
+            break
+        if status is None:
+            status = _fill(run, targets, dispatcher, True) or trouble(run)
+    return status
 
 
 def _met(run: Run, now: Assessment) -> bool:
@@ -326,24 +342,100 @@ def _measure_contraction(run: Run) -> None:
 
 def fill(run: Run, targets: list[int]) -> Status | None:
     """Bring every level to its target, block by block; stop at a completed prefix where the budget ends."""
-    ahead = 4 * num_workers()
+    with _dispatching(run) as dispatcher:
+        return _fill(run, targets, dispatcher, False)
+
+
+@contextmanager
+def _dispatching(run: Run) -> Iterator[Dispatcher]:
+    """A dispatcher of the run's blocks; at the end nothing is under way that could be stopped."""
+    dispatcher = run.dispatch(run.executor, sample_level, run.problem, lambda level: _block_cost(run, level))
+    try:
+        yield dispatcher
+    finally:
+        run.speculative += dispatcher.close()
+
+
+def _fill(run: Run, targets: list[int], dispatcher: Dispatcher, goes_on: bool) -> Status | None:
+    """The same; where the run goes on afterwards, idle workers elsewhere begin with what it is likely to want."""
+    wanted, short = _affordable(run, targets)
+    runs_ahead = goes_on and short is None and runs_elsewhere(run.executor)
+    likely = likely_blocks(run, len(targets)).tolist() if runs_ahead else []
+    end = run.started + run.budget.max_seconds
+    # Without a single block there would be nothing to return.
+    for level, block in dispatcher.collect(wanted, likely, end if run.levels else np.inf):
+        _take(run, level, block)
+        if len(run.levels) >= 3 and time.monotonic() - run.told > SECONDS_BETWEEN_REPORTS:
+            tell(run, assess(run))
+        if time.monotonic() > end:
+            return Status.max_seconds
+    complete = all(
+        len(blocks) == 0 or run.levels[level].samples >= blocks.stop * BLOCK_PATHS for level, blocks in wanted
+    )
+    return short if complete else Status.max_seconds
+
+
+def _affordable(run: Run, targets: list[int]) -> tuple[list[tuple[int, range]], Status | None]:
+    """The blocks that are missing, level by level as far as the budget goes, and whether it ends before they do."""
+    spent, wanted = run.evaluations, []
     for level, target in enumerate(targets):
         have = run.levels[level].samples if level < len(run.levels) else 0
-        cost = BLOCK_PATHS * run.problem.evaluations(level)
-        wanted = max(target - have, 0) // BLOCK_PATHS
-        left = max(0.0, run.budget.max_evaluations - run.evaluations)
-        affordable = int(min(left / cost, wanted))
-        first = have // BLOCK_PATHS
-        tasks = ((run.problem, level, first + k) for k in range(affordable))
-        for block in in_order(run.executor, sample_level, tasks, ahead):
-            _take(run, level, block)
-            if len(run.levels) >= 3 and time.monotonic() - run.told > SECONDS_BETWEEN_REPORTS:
-                tell(run, assess(run))
-            if time.monotonic() - run.started > run.budget.max_seconds:
-                return Status.max_seconds
-        if affordable < wanted:
-            return Status.max_evaluations
-    return None
+        cost, first, missing = _block_cost(run, level), have // BLOCK_PATHS, max(target - have, 0) // BLOCK_PATHS
+        number = int(min(max(0.0, run.budget.max_evaluations - spent) / cost, missing))
+        wanted.append((level, range(first, first + number)))
+        spent += number * cost
+        if number < missing:
+            return wanted, Status.max_evaluations
+    return wanted, None
+
+
+def _block_cost(run: Run, level: int) -> int:
+    return BLOCK_PATHS * run.problem.evaluations(level)
+
+
+def likely_blocks(run: Run, num_levels: int) -> Floats:
+    """Blocks by level of the whole run by what is known now, for levels that are yet to come too.
+
+    Of one level more the pilots alone are likely, which is a zero here. Before the first pilots are known all workers
+    are given something to do, in the usual proportions.
+    """
+    if len(run.levels) < 3:
+        share: Floats = np.full(1, 1e-3)
+        blocks = _demand_of(run, np.ones((1, 1)), share, num_levels)[1] / BLOCK_PATHS
+        blocks *= UNKNOWN_BLOCKS * capacity_of(run.executor) / blocks[0]
+    else:
+        now = assess(run)
+        share = now.tolerance / np.sqrt(2)
+        levels = _levels_to_come(run, now, share, max(num_levels, len(run.levels)))
+        blocks = _demand_of(run, now.variance, share, levels)[1] / BLOCK_PATHS
+    have = [int(level.samples) // BLOCK_PATHS for level in run.levels] + [0] * (len(blocks) - len(run.levels))
+    blocks = blocks * [1 + min(doubt(number), MOST_DOUBT) for number in have]
+    price = float(np.sum(blocks * [_block_cost(run, level) for level in range(len(blocks))]))
+    blocks *= min(1.0, run.budget.max_evaluations / max(price, 1.0))
+    return np.nan_to_num(np.append(blocks, [0.0] * (len(blocks) < run.budget.max_levels)))
+
+
+def _demand_of(run: Run, variance: Floats, share: Floats, num_levels: int) -> tuple[Floats, Floats]:
+    """Variances of so many levels, those unseen at the rate of the coupling, and the samples they ask for."""
+    above = np.arange(1, num_levels - len(variance) + 1)[:, None]
+    decay = 2.0 ** (-run.problem.plan.coupling.variance_rate * above)
+    cost = np.array([run.problem.evaluations(level) for level in range(num_levels)], float)
+    known = np.vstack([variance, variance[-1] * decay])
+    return known, optimal_samples(known, cost, share)
+
+
+def _levels_to_come(run: Run, now: Assessment, share: Floats, num_levels: int) -> int:
+    """How many levels there will be: until what is sure of the means, and the errors of enough samples, fit in."""
+    error = np.sqrt(now.variance / run.samples[:, None])
+    sure = np.maximum(np.abs(now.summary.mean) - 2 * error, 0.0)
+    for levels in range(num_levels, run.budget.max_levels):
+        above = np.arange(1, levels - len(sure) + 1)[:, None]
+        mean = np.vstack([sure, sure[-1] * 2.0 ** (-WEAK_ORDER * above)])
+        variance, demand = _demand_of(run, now.variance, share, levels)
+        left = np.sqrt(variance / np.maximum(demand, PILOT_PATHS)[:, None])
+        if np.all(bias_terms(mean + 2 * left, run.rho) <= share):
+            return levels
+    return max(num_levels, run.budget.max_levels)
 
 
 def _take(run: Run, level: int, block: LevelBlock) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,8 +17,11 @@ from tallbayes.mode import anchor_at, find_anchor
 from tallbayes.model import Model, Target, bind, runs_in_float32
 from tallbayes.quantities import Estimands
 from tallbayes.roles import Executor
-from tallbayes.sums import Curvature
+from tallbayes.stored import Stored, map_table
+from tallbayes.sums import CHUNK_ROWS, Curvature
 from tallbayes.table import Table, check_rows, make_table, needs_float64
+from tallbayes.unpacking import by_name, casting, unpacking
+from tallbayes.weights import WEIGHT, require_weights, weighted
 
 FLOAT32_ROUNDING = 2.0**-24
 
@@ -36,12 +39,108 @@ class Prepared:
     listing: Listing | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A model bound to its rows, which are where paths can read them."""
+
+    target: Target
+    table: Table
+    start: np.ndarray
+    precision: str
+    asked_precision: str | None
+
+
 def check_data(model: Model, data: Any) -> Any:
     """The rows as checked arrays, as the model wants them."""
-    if not isinstance(model, Model):
-        raise ModelError(explain("a tb.Model", type(model).__name__, "tb.Model(log_prior, log_likelihood, initial)"))
+    _require_model(model)
     arrays = check_rows(data)
     return model.check(arrays) if model.check is not None else arrays
+
+
+def check_stored(model: Model, stored: Stored, weights: Any = None) -> tuple[Model, Any]:
+    """The model of a table's rows, and the mapped rows, looked at a chunk at a time.
+
+    `weights` names the field that holds them. Where the table was made of columns, a row is a dict of these.
+    """
+    _require_model(model)
+    arrays: dict[str, Any] = dict(stored.rows())
+    if weights is not None:
+        arrays = _with_weights(stored, arrays, weights)
+    casts: set[str] = set()
+    counts = weights is None
+    for start in range(0, stored.num_rows, CHUNK_ROWS):
+        chunk = {name: array[start : start + CHUNK_ROWS] for name, array in arrays.items()}
+        if weights is not None:
+            w = chunk.pop(WEIGHT)
+            require_weights(w)
+            counts |= bool(np.any(w > 0))
+        if model.check is not None:
+            seen = by_name(stored.columns, chunk) if stored.columns else chunk
+            casts |= _changed(seen, model.check(seen), start)
+    if not counts:
+        raise DataError(explain("a weight above 0", "zeros alone", "weights=None to count every row once"))
+    model = casting(model, frozenset(casts)) if casts else model
+    model = unpacking(model, stored.columns) if stored.columns else model
+    return (weighted(model) if weights is not None else model), arrays
+
+
+def _require_model(model: Any) -> None:
+    if not isinstance(model, Model):
+        raise ModelError(explain("a tb.Model", type(model).__name__, "tb.Model(log_prior, log_likelihood, initial)"))
+
+
+def _with_weights(stored: Stored, arrays: dict[str, Any], weights: Any) -> dict[str, Any]:
+    if stored.columns:
+        hint = "tb.fit with weights='column', or tb.write_table with a field of weights"
+        raise InputError(explain("no weights beside a table of columns", repr(weights), hint))
+    if not isinstance(weights, str) or weights not in arrays or arrays[weights].ndim != 1:
+        fields = ", ".join(field.name for field in stored.fields)
+        got = repr(weights) if isinstance(weights, str) else type(weights).__name__
+        hint = f"one of the fields {fields}, with one number a row"
+        raise InputError(explain("weights by the name of a field, for a table on disk", got, hint))
+    return {**{name: array for name, array in arrays.items() if name != weights}, WEIGHT: arrays[weights]}
+
+
+def _changed(before: dict[str, Any], after: Any, start: int) -> set[str]:
+    """Fields whose whole numbers a model wants as floats; any other change cannot be made to rows on disk."""
+    casts = set()
+    for name, array in before.items():
+        wanted = np.asarray(after[name]) if isinstance(after, dict) and name in after else None
+        if wanted is None or not np.array_equal(wanted, array):
+            hint = "tb.write_table with the values as the model wants them"
+            got = f"a check that changes {name!r} from row {start} on"
+            raise DataError(explain("rows on disk as the model wants them", got, hint))
+        if array.dtype.kind in "iu" and wanted.dtype.kind == "f":
+            casts.add(name)
+    if "x" in casts:
+        raise DataError(explain("x in floats", "whole numbers", "tb.write_table with x.astype(np.float32)"))
+    return casts
+
+
+def place(model: Model, arrays: Any, asked_precision: str | None, shuffle: bool, stored: Stored | None) -> Placed:
+    """Bind the model to its rows, choose the precision where it is left open, and put the rows on the device."""
+    row = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
+    target, start = bind(model, row)
+    precision = asked_precision
+    if precision is None:
+        precise = _holds_float64(stored) if stored is not None else needs_float64(arrays)
+        precision = "float64" if precise or not runs_in_float32(target, row) else "float32"
+    if stored is not None:
+        table = map_table(stored, _names(stored, arrays), model.units)
+    else:
+        table = make_table(arrays, precision, shuffle, model.units)
+    return Placed(target, table, start, precision, asked_precision)
+
+
+def _names(stored: Stored, arrays: dict[str, Any]) -> dict[str, str]:
+    """Which field each array is of: the weights go by a name of their own."""
+    fields = [field.name for field in stored.fields]
+    left = [name for name in fields if name not in arrays]
+    return {name: name if name in fields else left[0] for name in arrays}
+
+
+def _holds_float64(stored: Stored) -> bool:
+    return any(np.dtype(field.dtype) == np.float64 for field in stored.fields)
 
 
 def prepare(
@@ -51,23 +150,21 @@ def prepare(
     shuffle: bool,
     anchor: Anchor | None,
     executor: Executor | None = None,
-    meanwhile: Callable[[Target, Table, np.ndarray, str], None] | None = None,
 ) -> Prepared:
-    """Bind the model to its rows, choose the precision where it is left open, and find or renew the anchor.
+    """Place the rows, and find or renew the anchor."""
+    return find_centre(place(model, arrays, asked_precision, shuffle, None), anchor, executor)
 
-    `executor`: threads of this process, for the sums over rows. `meanwhile` is told the target, its rows, the start
-    and the precision before the search begins.
-    """
-    row = jax.tree.map(lambda array: array[0], arrays)
-    target, start = bind(model, row)
-    precision = asked_precision
-    if precision is None:
-        precision = "float64" if needs_float64(arrays) or not runs_in_float32(target, row) else "float32"
-    table = make_table(arrays, precision, shuffle, model.units)
-    if meanwhile is not None:
-        meanwhile(target, table, start, precision)
-    found = find_anchor(target, table, start, executor) if anchor is None else _renewed(target, table, anchor, executor)
-    return Prepared(target, table, found, round(found.passes * table.num_rows), precision, asked_precision)
+
+def find_centre(placed: Placed, anchor: Anchor | None, executor: Executor | None = None) -> Prepared:
+    """The mode found, or one that was given verified; sums over rows run on the executor."""
+    target, table = placed.target, placed.table
+    if anchor is None:
+        found = find_anchor(target, table, placed.start, executor)
+    else:
+        found = _renewed(target, table, anchor, executor)
+    return Prepared(
+        target, table, found, round(found.passes * table.num_rows), placed.precision, placed.asked_precision
+    )
 
 
 def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | None) -> Anchor:
@@ -106,10 +203,12 @@ def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:
     return float(max(np.abs(w.T @ change).max(), np.abs(w.T @ (hessian - own) @ w).max()))
 
 
-def with_listing(prepared: Prepared) -> Prepared:
-    """Look at every row's leverage, and list the rows by it where that is worth it: one more pass."""
-    listing = list_rows(prepared.target, prepared.table, prepared.anchor)
-    return replace(prepared, listing=listing, setup_evaluations=prepared.setup_evaluations + prepared.table.num_rows)
+def with_listing(prepared: Prepared, executor: Executor | None = None, folder: Path | None = None) -> Prepared:
+    """Look at every row's leverage, and list the rows by it where that is worth it: one more pass, or two on disk."""
+    listing = list_rows(prepared.target, prepared.table, prepared.anchor, executor, folder)
+    passes = 1 if listing is None or folder is None else 2
+    spent = prepared.setup_evaluations + passes * prepared.table.num_rows
+    return replace(prepared, listing=listing, setup_evaluations=spent)
 
 
 def refine_precision(prepared: Prepared, estimands: Estimands, fraction: float) -> Prepared:
@@ -121,4 +220,4 @@ def refine_precision(prepared: Prepared, estimands: Estimands, fraction: float) 
     blur = FLOAT32_ROUNDING * np.max(np.abs(anchor.mode) / anchor.sd)
     if blur <= 0.1 * fraction:
         return prepared
-    return replace(prepared, table=prepared.table.widened(), precision="float64")
+    return replace(prepared, precision="float64")

@@ -20,7 +20,7 @@ import numpy as np
 
 from tallbayes.allocation import degrees_of_freedom, optimal_samples
 from tallbayes.errors import MethodError, explain
-from tallbayes.executors import in_order, num_workers
+from tallbayes.executors import capacity_of, in_order
 from tallbayes.levels import BLOCK_PATHS, Problem, sample_differences, sample_level
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.multilevel import Assessment, LevelState, Run, fill, tell, trouble, whole_blocks
@@ -83,7 +83,7 @@ def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
     pilots = []
     for level in range(fixed_levels + 2):
         tasks = ((problem, level, FIRST_PILOT_BLOCK + block) for block in range(PILOT_BLOCKS))
-        blocks = list(in_order(run.executor, sample_level, tasks, 2 * num_workers()))
+        blocks = list(in_order(run.executor, sample_level, tasks, 2 * capacity_of(run.executor)))
         run.evaluations += sum(block.evaluations for block in blocks)
         pilots.append(merge_all(block.delta for block in blocks))
     summary = summarise(run.estimands, pilots, run.laplace)
@@ -234,7 +234,7 @@ def _differences(run: Run, tail: Tail, levels: np.ndarray) -> Iterator[np.ndarra
         last = first + int(np.sum(levels == k))
         blocks = range(first // BLOCK_PATHS, -(-last // BLOCK_PATHS))
         tasks = ((run.problem, tail.first_level + int(k), block) for block in blocks)
-        values = np.concatenate(list(in_order(run.executor, sample_differences, tasks, 2 * num_workers())))
+        values = np.concatenate(list(in_order(run.executor, sample_differences, tasks, 2 * capacity_of(run.executor))))
         begin = blocks.start * BLOCK_PATHS
         yield values[first - begin : last - begin] / tail.probabilities[k]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 
 from tallbayes.anchor import Anchor
 from tallbayes.answers import Rungs
+from tallbayes.decisions import Decision
 from tallbayes.errors import ResultFileError, explain
+from tallbayes.ladder import Ladder
 from tallbayes.posterior import Posterior
 from tallbayes.reading import Entries, Part, Reading
 from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Regression, Result, Status, Trial, Tuning
@@ -25,8 +28,10 @@ _TYPES = {
         Anchor,
         Contraction,
         Cost,
+        Decision,
         Entries,
         Estimate,
+        Ladder,
         Level,
         Part,
         Posterior,
@@ -77,6 +82,21 @@ def load(path: str | Path) -> Result:
                 "the path given to result.save",
             )
         ) from error
+
+
+def to_bytes(value: Any) -> bytes:
+    """Anything that a result is made of, as bytes."""
+    arrays: dict[str, np.ndarray] = {}
+    document = json.dumps(_encode(value, arrays))
+    file = BytesIO()
+    np.savez(file, allow_pickle=False, document=np.array(document), **arrays)
+    return file.getvalue()
+
+
+def from_bytes(content: bytes) -> Any:
+    """What `to_bytes` was given."""
+    with np.load(BytesIO(content), allow_pickle=False) as arrays:
+        return _decode(json.loads(str(arrays["document"])), arrays)
 
 
 _RESULT_FIELDS = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -31,26 +31,20 @@ class Table:
     """Rows on the device: a pytree of arrays with a leading axis of `capacity` >= `num_rows`.
 
     Where they are `shuffled`, the first m rows are a random sample of all. `units` are what a model needs to report its
-    parameters in other terms than those of these rows.
+    parameters in other terms than those of these rows. `stored` is the table on disk that holds the rows, if there is
+    one, and `names` a pytree like the rows of the names of its fields.
     """
 
     rows: Any
     num_rows: int
     shuffled: bool = False
     units: Any = None
+    stored: Any = None
+    names: Any = None
 
     @property
     def capacity(self) -> int:
         return int(jax.tree.leaves(self.rows)[0].shape[0])
-
-    def widened(self) -> Table:
-        """The same numbers in float64."""
-
-        def widen(leaf: jax.Array) -> jax.Array:
-            return leaf.astype(np.float64) if leaf.dtype == np.float32 else leaf
-
-        with jax.enable_x64(True):
-            return replace(self, rows=jax.tree.map(widen, self.rows))
 
     def chunks(self, stop: int | None = None) -> list[tuple[int, int]]:
         """Row ranges of the sums over all rows, or over those before `stop`, in their order."""

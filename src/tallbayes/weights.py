@@ -27,15 +27,24 @@ def weigh(model: Model, arrays: Any, weights: Any) -> tuple[Model, Any]:
     if w.shape != (count,) or w.dtype.kind not in "biuf":
         raise DataError(explain(f"weights: {count} numbers, one a row", f"{w.dtype} {w.shape}", "weights=None for 1"))
     w = w.astype(np.float64)
+    require_weights(w)
+    if not np.any(w > 0):
+        raise DataError(explain("a weight above 0", "zeros alone", "weights=None to count every row once"))
+    return weighted(model), {**arrays, WEIGHT: w} if isinstance(arrays, dict) else {ROW: arrays, WEIGHT: w}
+
+
+def require_weights(w: np.ndarray) -> None:
+    """Refuse weights that are no weights."""
     wrong = ~(np.isfinite(w) & (w >= 0))
     if np.any(wrong):
         at = int(np.argmax(wrong))
         raise DataError(explain("finite weights >= 0", f"{w[at]} at row {at}", "drop the rows that are not to count"))
-    if not np.any(w > 0):
-        raise DataError(explain("a weight above 0", "zeros alone", "weights=None to count every row once"))
-    rows = {**arrays, WEIGHT: w} if isinstance(arrays, dict) else {ROW: arrays, WEIGHT: w}
+
+
+def weighted(model: Model) -> Model:
+    """The model of rows that have their weight among them."""
     predictor = None if model.predictor is None else _weighted(model.predictor)
-    return replace(model, log_likelihood=_weighted(model.log_likelihood), predictor=predictor), rows
+    return replace(model, log_likelihood=_weighted(model.log_likelihood), predictor=predictor)
 
 
 def weights_in(rows: Any) -> Any:

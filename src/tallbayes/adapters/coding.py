@@ -10,7 +10,7 @@ the size of the table. A coding is a plain value: text, numbers and nothing else
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,12 +110,17 @@ def terms_of(side: str) -> Any:
     return formula
 
 
-def evaluate_response(left: str, table: Any) -> np.ndarray:
+def evaluate_response(left: str, table: Any, states: Mapping[str, Any] | None = None) -> np.ndarray:
     """The values of an expression on the left side, as one array of numbers or bools."""
-    matrix = _evaluate(_specification(terms_of(f"0 + {{{left}}}"), {}, {}), table)
+    matrix = evaluate_expression(left, table, states)
     if matrix.shape[1] != 1:
         raise DataError(explain(f"one number a row in {left!r}", f"{matrix.shape[1]} columns", "a single column"))
     return np.asarray(matrix)[:, 0]
+
+
+def evaluate_expression(text: str, table: Any, states: Mapping[str, Any] | None = None) -> Any:
+    """formulaic's columns for an expression by itself; what is not among the states is learnt from these rows."""
+    return _evaluate(_specification(terms_of(f"0 + {{{text}}}"), {}, dict(states or {})), table)
 
 
 def _levels(column: str, table: Any, is_label: bool) -> tuple[Any, ...]:

@@ -43,8 +43,13 @@ def normalised(name: str, column: Any, keep_order: bool) -> Any:
         return column.cast(arrow.float64())
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or len(column) == 0:
         return column
+    raise unusable(f"column {name!r}", kind)
+
+
+def unusable(column: str, kind: Any) -> DataError:
+    """What to say of dates, lists and the like."""
     hint = "numbers or text, e.g. the hour of a time, or text in UTF-8"
-    raise DataError(explain(f"numbers or text in column {name!r}", f"{kind}", hint))
+    return DataError(explain(f"numbers or text in {column}", f"{kind}", hint))
 
 
 def _in_order(encoded: Any, keep_order: bool) -> Any:
@@ -76,15 +81,24 @@ def count_missing(table: Any) -> dict[str, int]:
 
 def drop_missing(table: Any) -> Any:
     """The rows without a missing value, and without the levels that these no longer have."""
-    arrow = require("pyarrow")
+    return cut_levels(complete_rows(table))
+
+
+def complete_rows(table: Any) -> Any:
+    """The rows without a missing value, with all levels."""
     keep = np.ones(table.num_rows, bool)
     for name in table.column_names:
         keep &= ~_missing(table.column(name))
-    kept = table.filter(arrow.array(keep))
-    for place, column in enumerate(kept.columns):
+    return table.filter(require("pyarrow").array(keep))
+
+
+def cut_levels(table: Any) -> Any:
+    """The same rows without the levels that none of them has."""
+    arrow = require("pyarrow")
+    for place, column in enumerate(table.columns):
         if arrow.types.is_dictionary(column.type):
-            kept = kept.set_column(place, kept.field(place).name, _in_order(column, keep_order=True))
-    return kept
+            table = table.set_column(place, table.field(place).name, _in_order(column, keep_order=True))
+    return table
 
 
 def _missing(column: Any) -> np.ndarray:

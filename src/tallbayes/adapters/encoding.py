@@ -83,7 +83,11 @@ class Encoding:
 
 def require_complete(table: Any) -> None:
     """Refuse missing values, with their number by column."""
-    missing = count_missing(table)
+    refuse_missing(count_missing(table))
+
+
+def refuse_missing(missing: Mapping[str, int]) -> None:
+    """Refuse so many missing values by column, unless there are none."""
     if missing:
         counts = ", ".join(f"{count} in {name!r}" for name, count in missing.items())
         hint = "missing='drop' for a fit without these rows, or fill them in"

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from tallbayes.adapters.formula import Design, build_design
-from tallbayes.adapters.tables import suggestion
+from tallbayes.adapters.streaming import StoredDesign, build_stored_design
+from tallbayes.adapters.tables import open_source, suggestion
 from tallbayes.adapters.units import in_own_units
-from tallbayes.errors import DataError, InputError, explain
+from tallbayes.errors import InputError, explain
 from tallbayes.estimation import estimate
 from tallbayes.families import FAMILIES
 from tallbayes.model import Model
@@ -56,7 +57,8 @@ def fit(
 ) -> Result:
     """Posterior means and sds of a regression that a formula describes, named, and in the units of the table.
 
-    `table` is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow table or a dict of arrays. Priors are
+    `table` is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow table or a dict of arrays; or what
+    `tb.ingest` made, or its path, and then nothing of the size of the table is held in memory. Priors are
     N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0, intercept_scale^2).
     With `standardise` they are stated for standardised columns, that is per standard deviation of a column, the
     intercept being that at the columns' means; for "linear" and "student_t" also in standard deviations of the
@@ -77,24 +79,22 @@ def fit(
     _require_known("options", options, estimate, ("model", "data"))
     accuracy = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
     check_tolerances(accuracy)
-    design = build_design(
+    source = open_source(table)
+    build = build_design if source.stored is None else build_stored_design
+    design: Design | StoredDesign = build(
         formula,
-        table,
+        source,
         standardise=standardise,
         missing=missing,
         weights=weights,
         offset=offset,
         response=RESPONSES[name],
+        standardise_response=standardise and RESPONSES[name] == "real",
     )
-    if RESPONSES[name] == "real" and standardise:
-        design = _standardise_response(design)
     scales = _prior_scales(prior_scale, design.names)
-    data = {"x": design.x, "y": design.y} | ({} if design.offset is None else {"offset": design.offset})
-    if not design.names:
-        data["x"] = np.ones((len(design.y), 1), np.float32)
     result = estimate(
         _make_model(name, make, design, scales, intercept_scale, chosen),
-        data,
+        design.rows,
         quantities,
         weights=design.weights,
         **accuracy,
@@ -106,7 +106,12 @@ def fit(
 
 
 def _make_model(
-    name: str, make: Callable[..., Model], design: Design, scales: Any, intercept_scale: float, chosen: dict[str, Any]
+    name: str,
+    make: Callable[..., Model],
+    design: Design | StoredDesign,
+    scales: Any,
+    intercept_scale: float,
+    chosen: dict[str, Any],
 ) -> Model:
     """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
     priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
@@ -150,28 +155,6 @@ def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., 
             )
 
 
-def _standardise_response(design: Design) -> Design:
-    """y in standard deviations, about its mean where there is an intercept to take that up."""
-    mean = float(design.y.mean()) if design.intercept else 0.0
-    scale = float(design.y.std())
-    response = design.encoding.response
-    if scale == 0:
-        raise DataError(explain(f"a response {response!r} that varies", f"{mean:g} in all rows", "check the column"))
-    offset = None if design.offset is None else design.offset / scale
-    about = f"taken about its mean {mean:.6g}, and " if design.intercept else ""
-    note = (
-        f"response: {response} is {about}in units of its sd {scale:.6g} inside, and so are the scales of all priors; "
-        "results are in its own units"
-    )
-    return replace(
-        design,
-        y=((design.y - mean) / scale).astype(np.float32),
-        offset=offset,
-        encoding=replace(design.encoding, response_mean=mean, response_scale=scale),
-        notes=(*design.notes, note),
-    )
-
-
 def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
     """One number, or one for every column."""
     if isinstance(given, Mapping):
@@ -186,7 +169,7 @@ def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
     return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
 
 
-def _prior_note(design: Design, scales: Any, intercept_scale: float, standardise: bool) -> str:
+def _prior_note(design: Design | StoredDesign, scales: Any, intercept_scale: float, standardise: bool) -> str:
     on = "standardised columns" if standardise else "columns as they are"
     parts = []
     if design.names and np.ndim(scales) == 0:

@@ -6,6 +6,7 @@ class    categories, bools or whole numbers: 0, 1, 2, ...       count   0, 1, 2,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,19 +38,30 @@ class Outcome:
         return (f"response: classes of {name} are {shown}; the first is the reference",)
 
 
-def read_outcome(parsed: Parsed, table: Any, kind: str) -> Outcome:
-    """The response of every row in the way of `kind`, or a DataError that names what stands against it."""
+def read_outcome(
+    parsed: Parsed,
+    table: Any,
+    kind: str,
+    states: Mapping[str, Any] | None = None,
+    levels: np.ndarray | None = None,
+) -> Outcome:
+    """The response of every row in the way of `kind`, or a DataError that names what stands against it.
+
+    `states` and `levels` are what is known of all rows, where these are only some of them: the memory of transforms on
+    the left side, and the sorted numbers that stand for classes.
+    """
     if kind not in KINDS:
         raise InputError(explain(f"one of {KINDS} for the response", repr(kind), "response='binary'"))
-    name = parsed.left
+    if parsed.is_column and kind_of(table.column(parsed.left_columns[0])) == "categories":
+        return _from_categories(parsed.left, table.column(parsed.left_columns[0]), kind)
+    return _from_numbers(parsed.left, response_numbers(parsed, table, states), kind, levels)
+
+
+def response_numbers(parsed: Parsed, table: Any, states: Mapping[str, Any] | None = None) -> np.ndarray:
+    """The values of a left side that is not text."""
     if parsed.is_column:
-        column = table.column(parsed.left_columns[0])
-        if kind_of(column) == "categories":
-            return _from_categories(name, column, kind)
-        values = np.asarray(column)
-    else:
-        values = evaluate_response(parsed.left, table.select(parsed.left_columns))
-    return _from_numbers(name, values, kind)
+        return np.asarray(table.column(parsed.left_columns[0]))
+    return evaluate_response(parsed.left, table.select(parsed.left_columns), states)
 
 
 def _from_categories(name: str, column: Any, kind: str) -> Outcome:
@@ -60,11 +72,12 @@ def _from_categories(name: str, column: Any, kind: str) -> Outcome:
     return Outcome(codes.astype(np.float32), _require_classes(name, levels_of(column), kind))
 
 
-def _from_numbers(name: str, values: np.ndarray, kind: str) -> Outcome:
+def _from_numbers(name: str, values: np.ndarray, kind: str, levels: np.ndarray | None) -> Outcome:
     if values.dtype == np.bool_ and kind in ("binary", "class"):
         return Outcome(values.astype(np.float32), (False, True))
     if kind == "class":
-        levels, codes = np.unique(values, return_inverse=True)
+        levels = np.unique(values) if levels is None else levels
+        codes = np.searchsorted(levels, values)
         if np.any(levels != np.floor(levels)):
             broken = levels[levels != np.floor(levels)][0]
             raise DataError(explain(f"classes in the response {name!r}", f"{broken}", "family='linear' for numbers"))

@@ -24,8 +24,11 @@ from tallbayes.table import needs_float64
 COLLINEAR = 1e-10
 # Rows side by side make inner loops long: five times as fast at 20 columns.
 FOLD = 64
-# Products of so few rows stay on one thread; several, waiting for busy cores, took a hundred times as long.
+# Products of so few rows, and of so few numbers, stay on one thread; several, waiting for busy cores, took a hundred
+# times as long.
 PRODUCT_ROWS = 512
+PRODUCT_SIZE = 2**18
+FEWEST_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,40 +47,70 @@ def standardise(coding: Coding, table: Any, scaled: bool = True) -> Standardised
     not finite, a column that never changes, one that is a combination of others, and more columns than rows.
     """
     count, width = table.num_rows, len(coding.names)
-    if width + coding.intercept >= count:
-        hint = "more rows, or fewer terms and categories"
-        got = f"{width + coding.intercept} columns, {count} rows"
-        raise DataError(explain("fewer columns than rows", got, hint))
+    require_rows(coding, count)
     if width == 0:
         return Standardised(np.empty((count, 0), np.float32), np.empty(0), np.empty(0))
     centred = scaled and coding.intercept
     x = np.empty((count, width), np.float32 if centred else np.float64)
-    sums, products = np.zeros(width), np.zeros((width, width))
-    origin = unit = np.zeros(width)
+    moments = Moments(coding)
     for start, block in coding.blocks(table):
-        if start == 0:
-            origin, unit = _first_look(coding, block)
         if not centred:
             x[start : start + len(block)] = block
-        deviation = _affine(block, 1 / unit, -origin / unit)
+        deviation = moments.add(block)
         if centred:
             x[start : start + len(block)] = deviation
-        part = _over_rows(deviation)
-        if not np.all(np.isfinite(part)):
-            raise _not_finite(coding, deviation, start)
-        sums += part
-        products += _products(deviation)
-    mean = sums / count
-    covariance = products / count - np.outer(mean, mean)
-    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    _require_rank(coding, mean + origin / unit, covariance)
+    mean, spread = moments.settle()
+    means, scales = moments.units(mean, spread, scaled)
     if centred:
         _affine(x, 1 / spread, -mean / spread)
-        return Standardised(x, origin + unit * mean, unit * spread)
-    scales = unit * spread if scaled else np.ones(width)
+        return Standardised(x, means, scales)
     if scaled:
         x /= scales
-    return Standardised(x if needs_float64(x) else x.astype(np.float32), np.zeros(width), scales)
+    return Standardised(x if needs_float64(x) else x.astype(np.float32), means, scales)
+
+
+def require_rows(coding: Coding, count: int) -> None:
+    """Refuse as many columns as rows."""
+    width = len(coding.names) + coding.intercept
+    if width >= count:
+        hint = "more rows, or fewer terms and categories"
+        raise DataError(explain("fewer columns than rows", f"{width} columns, {count} rows", hint))
+
+
+class Moments:
+    """Sums over blocks of deviations and of their products, from the first block's mean in units of its spread."""
+
+    def __init__(self, coding: Coding) -> None:
+        width = len(coding.names)
+        self.coding, self.count = coding, 0
+        self.sums, self.products = np.zeros(width), np.zeros((width, width))
+        self.origin = self.unit = np.zeros(width)
+
+    def add(self, block: np.ndarray) -> np.ndarray:
+        """The deviations, in place of the block."""
+        if self.count == 0:
+            self.origin, self.unit = _first_look(self.coding, block)
+        deviation = _affine(block, 1 / self.unit, -self.origin / self.unit)
+        part = _over_rows(deviation)
+        if not np.all(np.isfinite(part)):
+            raise _not_finite(self.coding, deviation, self.count)
+        self.sums += part
+        self.products += _products(deviation)
+        self.count += len(block)
+        return deviation
+
+    def settle(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and spread of the deviations, once columns are known to vary and to be of their own."""
+        mean = self.sums / self.count
+        covariance = self.products / self.count - np.outer(mean, mean)
+        _require_rank(self.coding, mean + self.origin / self.unit, covariance)
+        return mean, np.sqrt(np.maximum(np.diag(covariance), 0.0))
+
+    def units(self, mean: np.ndarray, spread: np.ndarray, scaled: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Means and scales of the columns themselves: 0 where they are not centred, 1 where they are not scaled."""
+        centred = scaled and self.coding.intercept
+        means = self.origin + self.unit * mean if centred else np.zeros_like(mean)
+        return means, self.unit * spread if scaled else np.ones_like(spread)
 
 
 def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -119,8 +152,11 @@ def _over_rows(block: np.ndarray) -> np.ndarray:
 
 def _products(block: np.ndarray) -> np.ndarray:
     """block^T block."""
-    folded = len(block) // PRODUCT_ROWS * PRODUCT_ROWS
-    parts, rest = block[:folded].reshape(-1, PRODUCT_ROWS, block.shape[1]), block[folded:]
+    rows = min(PRODUCT_SIZE // block.shape[1] ** 2, PRODUCT_ROWS)
+    # Of a wide block one thread could take too few rows at a time to be any faster.
+    rows = rows if rows >= FEWEST_ROWS else PRODUCT_ROWS
+    folded = len(block) // rows * rows
+    parts, rest = block[:folded].reshape(-1, rows, block.shape[1]), block[folded:]
     return np.asarray(np.matmul(parts.transpose(0, 2, 1), parts).sum(axis=0) + rest.T @ rest)
 
 

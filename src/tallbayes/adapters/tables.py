@@ -15,13 +15,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tallbayes.adapters.columns import is_text, normalised, require
+from tallbayes.adapters.packed import read_packed, require_columns
 from tallbayes.errors import DataError, explain
+from tallbayes.stored import HEADER, Stored, open_table
 
 FORMATS = {
     ".csv": "csv",
@@ -38,11 +41,15 @@ MANY_COLUMNS = 20
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where rows come from: its name in messages, the names of its columns, and how to read some of them."""
+    """Where rows come from: its name in messages, the names of its columns, and how to read some of them.
+
+    Of a table on disk, `stored`, rows can also be read without holding all of them.
+    """
 
     label: str
     names: tuple[str, ...]
     load: Callable[[list[str]], Any]
+    stored: Stored | None = None
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
         """An Arrow table of these columns in this order, or a DataError."""
@@ -93,12 +100,15 @@ def read_table(source: Any, columns: Sequence[str] | None = None) -> Any:
 
 
 def open_source(source: Any) -> Source:
-    """Look at the columns of a file, a frame or a dict of arrays, without reading its rows."""
+    """Look at the columns of a file, a frame, a dict of arrays or a table on disk, without reading its rows."""
     if isinstance(source, Source):
         return source
     arrow = require("pyarrow")
     if isinstance(source, str | os.PathLike):
-        return _open_file(Path(source))
+        is_table = (Path(source) / HEADER).is_file()
+        return _open_stored(open_table(Path(source))) if is_table else _open_file(Path(source))
+    if isinstance(source, Stored):
+        return _open_stored(source)
     if isinstance(source, arrow.Table):
         return _open_columns("the table", source.column_names, source.column)
     if isinstance(source, Mapping):
@@ -108,8 +118,14 @@ def open_source(source: Any) -> Source:
         return _open_columns("the frame", list(source.columns), source.__getitem__)
     if kind == "polars.DataFrame":
         return _open_columns("the frame", source.columns, lambda name: source.get_column(name).to_arrow())
-    expected = "a path, a pandas or polars DataFrame, an Arrow table or a dict of arrays"
+    expected = "a path, a pandas or polars DataFrame, an Arrow table, a dict of arrays or a table on disk"
     raise DataError(explain(expected, f"a {type(source).__name__}", '{"late": late, "hour": hour}'))
+
+
+def _open_stored(stored: Stored) -> Source:
+    require_columns(stored)
+    names = tuple(column.name for column in stored.columns)
+    return Source(repr(stored.path.name), names, partial(read_packed, stored), stored)
 
 
 def _open_columns(label: str, names: list[Any], column: Callable[[str], Any]) -> Source:

@@ -1,0 +1,62 @@
+"""Hiring: whoever runs the blocks, as an executor that takes our tasks, with the rows where it can read them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallbayes.errors import InputError, explain
+from tallbayes.executors import default_executor
+from tallbayes.roles import Executor
+from tallbayes.shipping import Shipping, is_elsewhere, told_plainly
+from tallbayes.stored import spill
+from tallbayes.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Hired:
+    """An executor, the table as its workers can open it, and a folder that lasts as long as it does."""
+
+    executor: Executor
+    table: Table
+    folder: Path
+    elsewhere: bool
+
+
+@contextmanager
+def hire(executor: Any, table: Table) -> Iterator[Hired]:
+    """Threads of this process if None. For other processes, rows in memory are written to disk first."""
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        hint = "concurrent.futures.ThreadPoolExecutor(4), or dask's client.get_executor()"
+        raise InputError(explain("an executor with a submit method", repr(executor), hint))
+    with _folder_beside(table) as folder:
+        if executor is None:
+            with default_executor() as threads:
+                yield Hired(threads, table, folder, False)
+            return
+        with told_plainly():
+            if not is_elsewhere(executor):
+                yield Hired(executor, table, folder, False)
+                return
+            on_disk = table.stored is not None and table.stored.path.is_dir()
+            shared = table if on_disk else spill(table, folder)
+            yield Hired(Shipping(executor, folder), shared, folder, True)
+
+
+@contextmanager
+def _folder_beside(table: Table) -> Iterator[Path]:
+    """A new folder, beside a table on disk if that can be: whoever sees the one sees the other."""
+    beside = None if table.stored is None else table.stored.path.parent
+    try:
+        made = tempfile.mkdtemp(prefix=".tallbayes-", dir=beside)
+    except OSError:
+        made = tempfile.mkdtemp(prefix="tallbayes-")
+    try:
+        yield Path(made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)

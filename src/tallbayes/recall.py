@@ -1,0 +1,39 @@
+"""Recall: set-up from a ledger, where it is on record as a whole; else it is done, and put on record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tallbayes.anchor import Anchor
+from tallbayes.ledger import Ledger
+from tallbayes.preparation import Placed, Prepared
+
+# Whether there is a second mode, and what to say of the search.
+Search = tuple[bool, tuple[str, ...]]
+# Roots and inverses of matrices, which another number of threads may round otherwise.
+DERIVED = ("factor", "whitening", "mismatch", "covariance")
+
+
+def recalled(
+    ledger: Ledger | None, placed: Placed, set_up: Callable[[], tuple[Prepared, Search]]
+) -> tuple[Prepared, Search]:
+    """The set-up on record, or that which is done now."""
+    if ledger is None:
+        return set_up()
+    known = ledger.entry(None, "set-up", "")
+    if known is not None:
+        parts = placed.target, placed.table, _restored(known["anchor"], known["derived"]), known["evaluations"]
+        prepared = Prepared(*parts, placed.precision, placed.asked_precision)
+        return prepared, (known["second_mode"], tuple(known["notes"]))
+    prepared, search = set_up()
+    derived = {name: getattr(prepared.anchor, name) for name in DERIVED}
+    spent = prepared.setup_evaluations
+    value = {"anchor": prepared.anchor, "derived": derived, "evaluations": spent}
+    ledger.enter(None, "set-up", "", {**value, "second_mode": search[0], "notes": search[1]})
+    ledger.forget("sums")
+    return prepared, search
+
+
+def _restored(anchor: Anchor, derived: dict[str, object]) -> Anchor:
+    vars(anchor).update(derived)
+    return anchor

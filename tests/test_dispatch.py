@@ -1,0 +1,414 @@
+"""The dispatcher: blocks in any order of arrival, workers that come, go, dawdle and fail; the same bits in the end."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from math import ceil
+from typing import Any
+
+import numpy as np
+import paper
+import pytest
+
+import tallbayes as tb
+from tallbayes import multilevel
+from tallbayes.dispatch import PREFETCHED, Dispatcher, first_arrival, rank
+from tallbayes.executors import capacity_of, num_workers, runs_elsewhere
+from tallbayes.moments import merge_all
+from tallbayes.result import Status
+
+
+class Virtual:
+    """An executor elsewhere, in virtual time: each task takes what `seconds(level, index, attempt)` says."""
+
+    elsewhere = True
+
+    def __init__(self, workers: int, seconds: Callable[[int, int, int], float] = lambda *_: 1.0) -> None:
+        self.workers, self.seconds, self.now = workers, seconds, 0.0
+        self.submitted: list[tuple[int, int]] = []
+        self.most_under_way = 0
+        self.futures: list[Future] = []
+        self._events: list[tuple[float, int, Any]] = []
+
+    def capacity(self) -> int:
+        return self.workers
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        _, level, index = arguments
+        future: Future = Future()
+        future.set_running_or_notify_cancel()
+        end = self.now + self.seconds(level, index, self.submitted.count((level, index)))
+        self.submitted.append((level, index))
+        self.futures.append(future)
+        heapq.heappush(self._events, (end, len(self.submitted), (future, task, arguments)))
+        self.most_under_way = max(self.most_under_way, len(self._events))
+        return future
+
+    def wait(self, arrivals: Any, seconds: float) -> Future | None:
+        if seconds <= 0 or not arrivals.empty():
+            return first_arrival(arrivals, 0.0)
+        if not self._events or self._events[0][0] > self.now + seconds:
+            self.now += seconds
+            return None
+        self.now, _, (future, task, arguments) = heapq.heappop(self._events)
+        try:
+            future.set_result(task(*arguments))
+        except ValueError as error:
+            future.set_exception(error)
+        return first_arrival(arrivals, 0.0)
+
+
+def name_of(problem: str, level: int, index: int) -> tuple[str, int, int]:
+    return problem, level, index
+
+
+def dispatcher(executor: Any, task: Callable[..., Any] = name_of, **options: Any) -> Dispatcher:
+    if isinstance(executor, Virtual):
+        options |= {"wait": executor.wait, "clock": lambda: executor.now}
+    return Dispatcher(executor, task, "problem", lambda level: 2**level, **options)
+
+
+def in_prefixes(handed: list[tuple[int, Any]]) -> bool:
+    """Every level's blocks in the order of their index, and no level before the one below it."""
+    seen: dict[int, int] = {}
+    for level, (_, same, index) in handed:
+        if level != same or seen.get(level, 0) != index or (level and level - 1 not in seen):
+            return False
+        seen[level] = index + 1
+    return True
+
+
+WANTED = [(0, range(40)), (1, range(20)), (2, range(5))]
+
+
+@pytest.mark.parametrize("workers", [1, 3, 100])
+def test_blocks_are_handed_over_in_order_whatever_that_of_arrival(workers):
+    uneven = random.Random(0)
+    executor = Virtual(workers, lambda *_: uneven.random())
+    handed = list(dispatcher(executor).collect(WANTED))
+    assert len(handed) == 65
+    assert in_prefixes(handed)
+    assert executor.most_under_way <= ceil(PREFETCHED * workers)
+    # The control: in the order of arrival they are not.
+    assert workers == 1 or not in_prefixes([(level, ("", level, index)) for level, index in executor.submitted])
+
+
+def test_threads_take_low_levels_first_and_the_longest_begin_first_elsewhere():
+    elsewhere = Virtual(2)
+    list(dispatcher(elsewhere).collect(WANTED))
+    begun = list(dict.fromkeys(elsewhere.submitted))
+    assert [level for level, _ in begun] == [2] * 5 + [1] * 20 + [0] * 40
+    here = Virtual(2)
+    here.elsewhere = False
+    list(dispatcher(here).collect(WANTED))
+    assert [level for level, _ in here.submitted] == [0] * 40 + [1] * 20 + [2] * 5
+
+
+def test_a_late_block_is_issued_once_more_and_the_first_copy_to_arrive_counts():
+    """One block hangs for a thousand seconds at its first attempt; it is late after twice the usual second."""
+    executor = Virtual(4, lambda level, index, attempt: 1000.0 if (index, attempt) == (3, 0) else 1.0)
+    this = dispatcher(executor)
+    handed = list(this.collect([(0, range(20))]))
+    assert in_prefixes(handed)
+    copies = Counter(executor.submitted)
+    assert copies[0, 3] == 2
+    # Others are copied only where a place would be idle, at the end.
+    assert all(copies[0, index] == 1 for index in range(3))
+    assert executor.now < 10
+    # The copy that hangs ran for nothing, and so did those that came second.
+    assert this.close() == len(executor.submitted) - 20
+
+
+def test_control_without_a_second_copy_the_late_block_is_waited_for():
+    executor = Virtual(4, lambda level, index, attempt: 1000.0 if (index, attempt) == (3, 0) else 1.0)
+    list(dispatcher(executor, late=np.inf).collect([(0, range(20))]))
+    assert executor.now >= 1000
+
+
+def test_a_level_without_a_finished_block_is_judged_by_its_price():
+    executor = Virtual(8, lambda level, index, attempt: 1000.0 if (level, attempt) == (1, 0) else 1.0)
+    list(dispatcher(executor).collect([(0, range(8)), (1, range(1))]))
+    assert executor.submitted.count((1, 0)) == 2
+
+
+def test_workers_that_join_and_leave_are_taken_into_account():
+    executor = Virtual(2)
+    this, most = dispatcher(executor), []
+    for number, _ in enumerate(this.collect([(0, range(200))])):
+        executor.workers = {50: 10, 120: 1}.get(number, executor.workers)
+        most.append(len(executor._events))
+    assert max(most[:50]) <= 3
+    assert 8 <= max(most[60:120]) <= 15
+    assert max(most[140:]) <= 2
+
+
+def test_idle_workers_run_ahead_within_what_is_likely_and_that_is_used_by_the_next_round():
+    executor = Virtual(10, lambda level, index, attempt: 5.0 if (level, index) == (0, 0) else 1.0)
+    this = dispatcher(executor, late=np.inf)
+    first = list(this.collect([(0, range(2)), (1, range(2))], [20.0, 6.0, 0.0]))
+    assert sorted((level, index) for level, (_, _, index) in first) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    issued = set(executor.submitted)
+    assert issued == {(0, k) for k in range(20)} | {(1, k) for k in range(6)} | {(2, 0), (2, 1)}
+    before = executor.now
+    second = list(this.collect([(0, range(2, 20)), (1, range(2, 6))]))
+    assert len(second) == 22
+    assert executor.now == before
+    # The pilots of a level that was not asked for in the end.
+    assert this.close() == 2 * 2**2
+
+
+def test_threads_do_not_run_ahead():
+    executor = Virtual(10)
+    executor.elsewhere = False
+    list(dispatcher(executor).collect([(0, range(4))], []))
+    assert len(executor.submitted) == 4
+
+
+def test_what_is_held_stays_within_bounds(monkeypatch):
+    """The first block hangs, and no second copy is allowed: others go on until the bound, not for ever."""
+    monkeypatch.setattr("tallbayes.dispatch.EARLY_BYTES", 0)
+    executor = Virtual(5, lambda level, index, attempt: 1000.0 if index == 0 else 1.0)
+    for _ in dispatcher(executor, late=np.inf).collect([(0, range(100))]):
+        break
+    assert len(executor.submitted) <= 3 * PREFETCHED * 5
+
+
+class AtOnce:
+    """All blocks are known already."""
+
+    elsewhere = True
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        self.number += 1
+        future: Future = Future()
+        future.set_result(task(*arguments))
+        return future
+
+
+def test_known_blocks_pass_without_recursion_and_are_not_read_ahead():
+    executor = AtOnce()
+    this = dispatcher(executor)
+    handed = list(this.collect([(0, range(20_000))], [1e6, 1e6]))
+    assert len(handed) == 20_000
+    # One block by level is enough to see that the next ones are known too.
+    assert executor.number <= 20_000 + 4
+    assert this.close() == 0
+
+
+def failing(problem: str, level: int, index: int) -> int:
+    if index == 7:
+        raise ValueError("block 7")
+    return index
+
+
+def test_the_exception_of_a_task_is_raised_once_and_nothing_is_left():
+    issued = []
+
+    class Watched(ThreadPoolExecutor):
+        def submit(self, task, /, *arguments):
+            issued.append(super().submit(task, *arguments))
+            return issued[-1]
+
+    with Watched(2) as pool:
+        this = dispatcher(pool, failing)
+        handed = this.collect([(0, range(1000))])
+        assert [next(handed)[1] for _ in range(7)] == list(range(7))
+        with pytest.raises(ValueError, match="block 7"):
+            next(handed)
+        assert list(handed) == []
+        this.close()
+    assert len(issued) < 100
+    assert all(future.done() for future in issued)
+
+
+def test_a_block_that_fails_ahead_is_told_only_when_it_is_wanted():
+    executor = Virtual(20)
+    this = dispatcher(executor, failing)
+    assert len(list(this.collect([(0, range(2))], [10.0]))) == 2
+    assert len(list(this.collect([(0, range(2, 5))], [10.0]))) == 3
+    with pytest.raises(ValueError, match="block 7"):
+        list(this.collect([(0, range(5, 10))], [10.0]))
+
+
+def test_a_cancelled_block_is_told_too():
+    class Cancelling(AtOnce):
+        def submit(self, task, /, *arguments):
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    with pytest.raises(CancelledError):
+        list(dispatcher(Cancelling()).collect([(0, range(3))]))
+
+
+def test_a_deadline_ends_at_a_completed_prefix():
+    executor = Virtual(3, lambda *_: 1.0)
+    handed = list(dispatcher(executor).collect([(0, range(100))], deadline=5.5))
+    assert 0 < len(handed) < 100
+    assert in_prefixes(handed)
+
+
+def test_ranks_and_places():
+    assert [rank(index, 10.0) for index in (0, 1, 4, 10)] == [0.0, 0.0, 0.5, np.inf]
+    with ThreadPoolExecutor(3) as pool:
+        assert capacity_of(pool) == 3
+        assert not runs_elsewhere(pool)
+    assert capacity_of(object()) == num_workers()
+    assert capacity_of(Virtual(7)) == 7
+    assert runs_elsewhere(Virtual(7))
+
+
+class Chaotic:
+    """In-process threads that pretend to be elsewhere: tasks are delayed at random, and places come and go."""
+
+    elsewhere = True
+
+    def __init__(self, seed: int) -> None:
+        self._random, self._pool = random.Random(seed), ThreadPoolExecutor(6)
+        self.submitted: list[tuple[int, int]] = []
+
+    def capacity(self) -> int:
+        return self._random.choice([1, 3, 6, 6])
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        delay = self._random.choice([0.0, 0.0, 0.005, 0.03])
+        self.submitted.append(arguments[1:])
+
+        def late() -> Any:
+            time.sleep(delay)
+            return task(*arguments)
+
+        return self._pool.submit(late)
+
+
+class Serial:
+    """Everything at once, in the thread that asks."""
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        future: Future = Future()
+        future.set_result(task(*arguments))
+        return future
+
+
+SETTINGS: dict[str, Any] = {
+    "relative_tolerance": 0.1,
+    "seed": 3,
+    "method": tb.Multilevel(
+        gradient=tb.Taylor(8), ladder=tb.Ladder(first_step=1 / 300, start_steps=12, added_steps=12)
+    ),
+}
+
+
+def estimate(**changes: Any) -> tb.Result:
+    return tb.estimate(paper.MODEL, paper.rows(300), {"norm": lambda theta: (theta**2).sum()}, **(SETTINGS | changes))
+
+
+@pytest.fixture(scope="module")
+def reference() -> tb.Result:
+    return estimate(executor=Serial())
+
+
+def bits(result: tb.Result) -> list[Any]:
+    parts = ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom")
+    numbers = [getattr(result["norm"], part).tobytes() for part in parts]
+    return [*numbers, [level.samples for level in result.levels], result.cost.evaluations, result.status]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_same_bits_from_chaos(reference, seed):
+    executor = Chaotic(seed)
+    result = estimate(executor=executor)
+    assert bits(result) == bits(reference)
+    used = sum(level.samples for level in reference.levels) // 32
+    assert len({key for key in executor.submitted if len(key) == 2}) > used
+    assert result.cost.speculative_evaluations > 0
+    assert reference.cost.speculative_evaluations == 0
+
+
+def test_the_same_bits_from_threads(reference):
+    with ThreadPoolExecutor(3) as pool:
+        result = estimate(executor=pool)
+    assert bits(result) == bits(reference)
+    assert result.cost.speculative_evaluations == 0
+
+
+def test_the_same_bits_and_counts_where_the_budget_ends(reference):
+    budget = 0.4 * reference.cost.evaluations
+    short = [estimate(executor=executor, max_evaluations=budget) for executor in (Serial(), Chaotic(0))]
+    assert short[0].status is Status.max_evaluations
+    assert bits(short[0]) == bits(short[1])
+    assert short[0].cost.evaluations <= budget
+
+
+def test_control_merging_by_arrival_changes_bits():
+    rng = np.random.default_rng(0)
+    blocks = [multilevel.Moments.of(rng.normal(size=(32, 3))) for _ in range(50)]
+    turned = [blocks[k] for k in rng.permutation(50)]
+    assert merge_all(blocks).sum4.tobytes() != merge_all(turned).sum4.tobytes()
+
+
+class Interrupting(Chaotic):
+    """Ctrl-C after so many blocks."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(0)
+        self._left = number
+        self.futures: list[Future] = []
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        self._left -= len(arguments) == 3
+        if self._left < 0:
+            raise KeyboardInterrupt
+        self.futures.append(
+            super().submit(task, *arguments) if len(arguments) == 3 else self._pool.submit(task, *arguments)
+        )
+        return self.futures[-1]
+
+
+def test_an_interrupt_ends_at_a_completed_prefix_and_leaves_nothing_behind():
+    executor = Interrupting(60)
+    result = estimate(executor=executor, relative_tolerance=0.001)
+    assert result.status is Status.interrupted
+    assert result.levels[0].samples >= 64
+    executor._pool.shutdown(wait=True)
+    assert all(future.done() for future in executor.futures)
+
+
+@contextmanager
+def stuck_workers() -> Iterator[ThreadPoolExecutor]:
+    """Threads that are let go at the end."""
+    release = threading.Event()
+
+    class Stuck(ThreadPoolExecutor):
+        elsewhere = True
+        blocks = 0
+
+        def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+            self.blocks += len(arguments) == 3
+            if self.blocks > 40:
+                return super().submit(release.wait)
+            return super().submit(task, *arguments)
+
+    with Stuck(4) as pool:
+        try:
+            yield pool
+        finally:
+            release.set()
+
+
+def test_max_seconds_holds_though_workers_are_stuck():
+    with stuck_workers() as pool:
+        result = estimate(executor=pool, relative_tolerance=0.001, max_seconds=5.0)
+        assert result.status is Status.max_seconds
+        assert result.levels[0].samples >= 32
