@@ -44,6 +44,7 @@ NAMES = ["Intercept", "hour", "C(carrier)[T.DL]", "C(carrier)[T.UA]"]
 def _without_compile_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would change a setting of JAX for all tests after these."""
     monkeypatch.setenv("TALLBAYES_CACHE", "")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
 
 
 def write_flights(folder: Path) -> Path:

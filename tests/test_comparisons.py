@@ -111,6 +111,7 @@ def test_what_cannot_be_compared(result: tb.Result, things, message: str) -> Non
         result.compare(*things)
 
 
+@pytest.mark.slow
 def test_a_family_without_ratios_says_so() -> None:
     rows = {"x": np.random.default_rng(0).normal(size=(50, 1)), "y": np.arange(50.0)}
     result = tb.estimate(tb.families.linear(10.0), rows, tolerance=0.5)

@@ -46,6 +46,7 @@ def test_the_literal_window_is_half_of_every_path():
     assert [ladder.window(level) * 2 for level in range(4)] == [ladder.steps(level) for level in range(4)]
 
 
+@pytest.mark.slow
 def test_recorded_paths_end_where_sampled_ones_do():
     """The figure's trajectories are the library's own paths: same draws, same Delta."""
     from tallbayes.ladder import Ladder
@@ -211,6 +212,7 @@ def test_the_command_knows_every_figure(capsys):
     assert "expected" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_figure_from_the_command_line(tmp_path, monkeypatch, capsys):
     """Results, drawings and a page from one command; a second call finds everything done."""
 

@@ -275,6 +275,7 @@ def test_an_offset_that_would_not_be_read(num_classes):
         tb.estimate(model, rows | {"offset": np.zeros(10)}, tolerance=0.1)
 
 
+@pytest.mark.slow
 def test_unknown_noise_against_its_closed_form():
     """y ~ N(0, s^2) with a flat-ish prior on log s: s^-2 is Gamma; and a row's offset moves its mean exactly.
 

@@ -326,6 +326,7 @@ print(json.dumps(peak))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)

@@ -173,6 +173,7 @@ def test_noise_that_is_not_shared_is_not_integrated_out() -> None:
     assert tb.estimate(tb.families.linear(0.7), data, tolerance=0.5, method=method).posterior is None
 
 
+@pytest.mark.slow
 def test_paths_without_a_gaussian_stand_for_themselves() -> None:
     """The paper's ladder on a Gaussian posterior, whose quantiles are known."""
     data = gaussian_rows(200, 2, 0.7, seed=3)
@@ -199,6 +200,7 @@ def test_a_stored_posterior_gives_the_same_numbers(result: tb.Result, tmp_path) 
         np.testing.assert_allclose(before.flat_standard_error, after.flat_standard_error, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_constrained_parameters_are_stored_too(tmp_path) -> None:
     """A positive one is a curved line: its quantiles are those of its logarithm, exponentiated."""
     rng = np.random.default_rng(1)

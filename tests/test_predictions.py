@@ -180,6 +180,7 @@ def test_a_model_of_ones_own_predicts_by_its_function() -> None:
     assert np.all(np.abs(found.mean - exact) < 5 * found.error + 0.1 * sd * mean * np.array([0.25, 4.0]))
 
 
+@pytest.mark.slow
 def test_responses_in_their_own_units_and_offsets() -> None:
     rng = np.random.default_rng(4)
     hour = rng.integers(0, 24, 500)

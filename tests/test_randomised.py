@@ -181,6 +181,7 @@ def exact_mean():
     return weight @ theta / weight.sum()
 
 
+@pytest.mark.slow
 def test_unbiased_on_a_posterior_known_by_quadrature(monkeypatch):
     """40 seeds, two components: mean z-scores within 5 / sqrt(40) of 0, a false alarm in 1e-6; fewer than 30 of 40
     hits of a 95% interval come once in 1e5 for one component."""

@@ -78,6 +78,7 @@ def test_a_mode_that_is_good_enough_stays():
     assert found.note == ""
 
 
+@pytest.mark.slow
 def test_group_effects_agree_with_quadrature():
     """Eight standard errors and the bias bound: one false alarm in 1e6 with t_nu of these samples."""
     model, rows = grouped()

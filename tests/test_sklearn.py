@@ -85,6 +85,7 @@ NEW = np.array([[20.0], [45.0], [55.0], [90.0]])
 NEW_Z = (NEW - X.mean()) / X.std()
 
 
+@pytest.mark.slow
 def test_scikit_learn_s_checks_of_the_classifier() -> None:
     """All but four, whose subjects are here by themselves below."""
     assert failures_of(TallClassifier(tolerance=1.0), slow=False) == {}
@@ -314,6 +315,7 @@ def linear_reference(z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return mean, square / total - np.outer(mean, mean), noise / total
 
 
+@pytest.mark.slow
 def test_a_regressor_equals_its_integrals() -> None:
     """Columns and response in odd units."""
     generator = np.random.default_rng(4)

@@ -211,6 +211,9 @@ class Dispatcher:
             late = self._late_block()
             level = self._wanted_level(likely) if late is None else None
             if level is None and late is None:
+                # What waits beside a busy worker is only what is wanted: the rest would be in its way.
+                if self._elsewhere and len(self._under_way) >= capacity_of(self._executor):
+                    return
                 late = self._awaited_block()
             if late is not None:
                 self._submit(*late)
@@ -284,7 +287,7 @@ class Dispatcher:
 
     def _soonest_late(self) -> float:
         """When the next block will be late, where there is a place for a copy."""
-        if not self._elsewhere or not self._has_place() or self._late == np.inf:
+        if not self._elsewhere or self._late == np.inf or len(self._under_way) >= capacity_of(self._executor):
             return np.inf
         now, soonest = self._clock(), np.inf
         for level, line in self._lines.items():
