@@ -223,8 +223,9 @@ def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) 
     assert len(looks) > 1
     assert_same(found, tb.estimate(MODEL, FEW_ROWS, **MANY_BLOCKS))
     done = {path: path.read_text().split() for path in tmp_path.glob("*.done")}
-    assert len(done) == 4
-    lost = done.pop(tmp_path / f"{doomed}.done")
+    # Whether the dead one had finished anything, and the new one came in time for more, is a matter of speed.
+    assert 2 <= len(done) <= 4
+    lost = done.pop(tmp_path / f"{doomed}.done", [])
     for path, keys in done.items():
         assert max(Counter(keys).values()) == 1, path
     times = Counter(key for keys in done.values() for key in keys)
