@@ -6,7 +6,7 @@ memory    the whole call on 10^6 and on 10^8 rows of a table on disk (logistic, 
           anonymous memory of the process (RssAnon, looked at every 10 ms; mapped pages do not count), and seconds
 pass      value, gradient and Hessian over 10^7 mapped rows beside NumPy's BLAS on the same rows and sums, with as many
           threads, chunk by chunk; the better of NumPy with threads over chunks and with threads inside BLAS
-workers   a sampling-bound problem (logistic, N = 1,000, d = 20, all rows in every step) on one dask worker and on two,
+workers   a sampling-bound problem (logistic, N = 20,000, d = 20, all rows in every step) on one dask worker and on two,
           each pinned to a core and with one thread, five alternated pairs; efficiency = seconds of one / (2 x of two)
 
 10^8 rows take 4.5 GB in --folder, or in the temporary folder, and are removed. An idle machine is needed for the last.
@@ -38,7 +38,7 @@ CHUNK = 2**18
 MEMORY_ROWS = (1_000_000, 100_000_000)
 PASS_ROWS, PASS_REPEATS = 10_000_000, 5
 PAIRS = 5
-WORKER_ROWS, WORKER_COLUMNS, WORKER_TOLERANCE = 1_000, 20, 0.004
+WORKER_ROWS, WORKER_COLUMNS, WORKER_TOLERANCE = 20_000, 20, 0.0006
 
 WHOLE_CALL = """
 import json, sys, threading, time

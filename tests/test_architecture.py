@@ -97,6 +97,7 @@ ORDER = [
     "run_folder",
     "tolerances",
     "dispatch",
+    "foresight",
     "tuning",
     "method",
     "fingerprint",
@@ -177,6 +178,7 @@ ABOVE_THE_WAIST = [
     "progress",
     "executors",
     "dispatch",
+    "foresight",
     "tolerances",
     "multilevel",
 ]

@@ -210,7 +210,18 @@ def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) 
     # The workers know nothing of this file.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     client.register_plugin(Watch(str(tmp_path)))
-    looks = []
+    looks: list[Any] = []
+    arrived: set[tuple[str, str, str]] = set()
+    asked_again: set[tuple[str, str, str]] = set()
+    submit = shipping.submit_to_dask
+
+    def watch(client: Any, run: Callable[..., Any], parcel: Any, task: Any, light: Any, arguments: Any) -> Future[Any]:
+        blocks = arguments if run is shipping.run_together else [arguments]
+        names = {(task.__name__, repr(light), repr(tuple(each))) for each in blocks}
+        asked_again.update(names & arrived)
+        future = submit(client, run, parcel, task, light, arguments)
+        future.add_done_callback(lambda done: None if done.cancelled() else arrived.update(names))
+        return future
 
     def look(progress: Any) -> None:
         looks.append(progress)
@@ -218,8 +229,13 @@ def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) 
             cluster.kill(doomed)
             cluster.hire()
 
-    found = tb.estimate(MODEL, FEW_ROWS, executor=client.get_executor(), progress=look, **MANY_BLOCKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shipping, "submit_to_dask", watch)
+        found = tb.estimate(MODEL, FEW_ROWS, executor=client.get_executor(), progress=look, **MANY_BLOCKS)
     client.unregister_worker_plugin("watch")
+    # What has arrived here is never asked for again.
+    assert len(arrived) > 50
+    assert not asked_again
     assert len(looks) > 1
     assert_same(found, tb.estimate(MODEL, FEW_ROWS, **MANY_BLOCKS))
     done = {path: path.read_text().split() for path in tmp_path.glob("*.done")}

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import pytest
 
 import tallbayes as tb
 from tallbayes import multilevel
-from tallbayes.dispatch import PREFETCHED, Dispatcher, first_arrival, rank
+from tallbayes.dispatch import SHARES, Dispatcher, ahead, first_arrival, rank
 from tallbayes.executors import capacity_of, num_workers, runs_elsewhere
 from tallbayes.moments import merge_all
 from tallbayes.result import Status
@@ -95,7 +94,7 @@ def test_blocks_are_handed_over_in_order_whatever_that_of_arrival(workers):
     handed = list(dispatcher(executor).collect(WANTED))
     assert len(handed) == 65
     assert in_prefixes(handed)
-    assert executor.most_under_way <= ceil(PREFETCHED * workers)
+    assert executor.most_under_way <= workers + ahead(workers)
     # The control: in the order of arrival they are not.
     assert workers == 1 or not in_prefixes([(level, ("", level, index)) for level, index in executor.submitted])
 
@@ -123,7 +122,7 @@ def test_a_late_block_is_issued_once_more_and_the_first_copy_to_arrive_counts():
     assert all(copies[0, index] == 1 for index in range(3))
     assert executor.now < 10
     # The copy that hangs ran for nothing, and so did those that came second.
-    assert this.close() == len(executor.submitted) - 20
+    assert this.rest() == len(executor.submitted) - 20
 
 
 def test_control_without_a_second_copy_the_late_block_is_waited_for():
@@ -144,8 +143,8 @@ def test_workers_that_join_and_leave_are_taken_into_account():
     for number, _ in enumerate(this.collect([(0, range(200))])):
         executor.workers = {50: 10, 120: 1}.get(number, executor.workers)
         most.append(len(executor._events))
-    assert max(most[:50]) <= 3
-    assert 8 <= max(most[60:120]) <= 15
+    assert max(most[:50]) <= 4
+    assert 8 <= max(most[60:120]) <= 18
     assert max(most[140:]) <= 2
 
 
@@ -161,7 +160,77 @@ def test_idle_workers_run_ahead_within_what_is_likely_and_that_is_used_by_the_ne
     assert len(second) == 22
     assert executor.now == before
     # The pilots of a level that was not asked for in the end.
-    assert this.close() == 2 * 2**2
+    assert this.rest() == 2 * 2**2
+
+
+class Together(Virtual):
+    """Workers to which several blocks travel at once; those of a journey are done one after the other."""
+
+    carries_several = True
+
+    def __init__(self, workers: int, seconds: Callable[[int, int, int], float]) -> None:
+        super().__init__(workers, seconds)
+        self.journeys: list[int] = []
+        self._busy = [0.0] * workers
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        return self.submit_all(task, [arguments])[0]
+
+    def submit_all(self, task: Callable[..., Any], all_arguments: list[tuple[Any, ...]]) -> list[Future]:
+        worker = self._busy.index(min(self._busy))
+        end = max(self._busy[worker], self.now)
+        end += sum(self.seconds(level, index, 0) for _, level, index in all_arguments)
+        self._busy[worker] = end
+        self.journeys.append(len(all_arguments))
+        futures = []
+        for arguments in all_arguments:
+            future: Future = Future()
+            self.submitted.append(arguments[1:])
+            heapq.heappush(self._events, (end, len(self.submitted), (future, task, arguments)))
+            futures.append(future)
+        return futures
+
+
+def test_short_blocks_travel_together_and_long_ones_alone():
+    short, long = Together(2, lambda *_: 0.005), Together(2, lambda *_: 1.0)
+    for executor in (short, long):
+        handed = list(dispatcher(executor).collect([(0, range(400))]))
+        assert in_prefixes(handed)
+        assert len(handed) == 400
+    assert len(short.journeys) < 100
+    # Every worker has several journeys to the end, so that none waits for long.
+    assert max(short.journeys) <= 400 / (2 * SHARES)
+    assert set(long.journeys) == {1}
+
+
+def test_a_journey_that_is_late_is_made_again_block_by_block():
+    slow = [40]
+    executor = Together(4, lambda level, index, attempt: 1e6 if index == 40 and slow and slow.pop() else 0.005)
+    handed = list(dispatcher(executor).collect([(0, range(200))]))
+    assert in_prefixes(handed)
+    assert executor.now < 1e6
+    copied = [index for (_, index), number in Counter(executor.submitted).items() if number > 1]
+    assert 40 in copied
+
+
+def test_what_has_arrived_is_kept_from_one_time_to_the_next():
+    executor = Virtual(10, lambda level, index, attempt: 5.0 if (level, index) == (0, 0) else 1.0)
+    this = dispatcher(executor, late=np.inf)
+    list(this.collect([(0, range(2))], [20.0]))
+    assert this.rest() == 18
+    assert len(list(this.collect([(0, range(2, 20))]))) == 18
+    assert max(Counter(executor.submitted).values()) == 1
+    assert this.rest() == 0
+
+
+def test_control_what_was_under_way_is_issued_again():
+    executor = Virtual(10, lambda level, index, attempt: {0: 5.0, 7: 1.0 if attempt else 50.0}.get(index, 1.0))
+    this = dispatcher(executor, late=np.inf)
+    list(this.collect([(0, range(2))], [20.0]))
+    this.rest()
+    assert len(list(this.collect([(0, range(2, 20))]))) == 18
+    again = [index for (_, index), number in Counter(executor.submitted).items() if number > 1]
+    assert again == [7]
 
 
 def test_threads_do_not_run_ahead():
@@ -177,7 +246,7 @@ def test_what_is_held_stays_within_bounds(monkeypatch):
     executor = Virtual(5, lambda level, index, attempt: 1000.0 if index == 0 else 1.0)
     for _ in dispatcher(executor, late=np.inf).collect([(0, range(100))]):
         break
-    assert len(executor.submitted) <= 3 * PREFETCHED * 5
+    assert len(executor.submitted) <= 3 * (5 + ahead(5))
 
 
 class AtOnce:
@@ -202,7 +271,7 @@ def test_known_blocks_pass_without_recursion_and_are_not_read_ahead():
     assert len(handed) == 20_000
     # One block by level is enough to see that the next ones are known too.
     assert executor.number <= 20_000 + 4
-    assert this.close() == 0
+    assert this.rest() == 0
 
 
 def failing(problem: str, level: int, index: int) -> int:
@@ -226,7 +295,7 @@ def test_the_exception_of_a_task_is_raised_once_and_nothing_is_left():
         with pytest.raises(ValueError, match="block 7"):
             next(handed)
         assert list(handed) == []
-        this.close()
+        this.rest()
     assert len(issued) < 100
     assert all(future.done() for future in issued)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.executors import capacity_of, runs_elsewhere
+from tallbayes.executors import capacity_of, carries_several, runs_elsewhere, submit_all
 from tallbayes.roles import Executor
 
 LATE, SOON = 2.0, 0.5
 MOST_COPIES = 6
-DOUBT = 0.4
+DOUBT = 1.0
 LONGEST_WAIT = 1.0
 QUEUED = 4
-# Elsewhere some tasks wait beside every worker that is busy, so that it need not wait for the next.
-PREFETCHED = 1.5
+# A task should be worth its journey, but there are several a worker while there can be.
+JOURNEY_SECONDS, SHARES, MOST_TOGETHER = 0.25, 4, 64
 REMEMBERED = 31
 EARLY_BYTES = 2**28
 FIRST_LOOK = 2
@@ -51,11 +51,13 @@ def first_arrival(arrivals: Arrivals, seconds: float) -> Future[Any] | None:
 
 @dataclass(frozen=True)
 class Issue:
-    """One copy of a block under way: what it costs beside reading it from a ledger, and since when."""
+    """One copy of a block under way: what it costs beside reading it from a ledger, and on which journey since when."""
 
     level: int
     index: int
     price: int
+    journey: int
+    company: int
     since: float
 
 
@@ -63,9 +65,9 @@ class Issue:
 class Line:
     """The blocks of one level: wanted up to `end`, issued up to `issued`, handed over up to `handed`.
 
-    `awaited` are those under way, oldest first, with when their first copy began; `took` the seconds of the last to
-    arrive, and `usual` their median. `known_ahead` where blocks beyond the end were there
-    at once: somebody has kept them.
+    `awaited` are those under way, oldest first, with when their first copy should have begun at the latest; `took` the
+    seconds of the last to arrive, and `usual` their median; `kept` those beyond a gap that had arrived before a rest.
+    `known_ahead` where blocks beyond the end were there at once: somebody has kept them.
     """
 
     handed: int
@@ -76,10 +78,25 @@ class Line:
     took: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     usual: float = np.inf
     known_ahead: bool = False
+    kept: set[int] = field(default_factory=set)
 
     @property
     def complete(self) -> bool:
         return self.handed >= self.end
+
+    def next_blocks(self, number: int) -> range:
+        """The next that are to be issued: so many, or up to one that is kept from before."""
+        first = self.issued
+        self.issued = min((index for index in self.kept if first < index < first + number), default=first + number)
+        blocks = range(first, self.issued)
+        self.skip()
+        return blocks
+
+    def skip(self) -> None:
+        """Go on to a block that is not kept from before."""
+        while self.issued in self.kept:
+            self.kept.remove(self.issued)
+            self.issued += 1
 
 
 class Dispatcher:
@@ -101,11 +118,13 @@ class Dispatcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._executor, self._task, self._problem, self._price = executor, task, problem, price
-        self._elsewhere = runs_elsewhere(executor)
+        self._elsewhere, self._several = runs_elsewhere(executor), carries_several(executor)
         self._late, self._wait, self._clock = late, wait, clock
         self._arrivals: Arrivals = SimpleQueue()
         self._lines: dict[int, Line] = {}
         self._under_way: dict[Future[Any], Issue] = {}
+        self._journeys: Counter[int] = Counter()
+        self._next_journey = 0
         self._copies: dict[tuple[int, int], list[Future[Any]]] = {}
         self._held = 0
         self._block_bytes = 0
@@ -139,13 +158,28 @@ class Dispatcher:
                     return
                 self._receive(min(deadline, self._soonest_late(), now + LONGEST_WAIT) - now)
 
-    def close(self) -> int:
-        """Cancel what has not started; the row gradients of all that ran and was not handed over."""
-        for future, issue in self._under_way.items():
-            if not future.cancel():
+    def rest(self) -> int:
+        """Cancel what is under way, and keep what has arrived; the row gradients of all that was not handed over."""
+        self._receive(0.0)
+        for future in list(self._under_way):
+            issue = self._departed(future)
+            if issue is not None and not future.cancel():
                 self._beyond += issue.price
-        self._under_way.clear()
+        self._copies.clear()
+        for line in self._lines.values():
+            line.awaited.clear()
+            line.issued, line.kept = line.handed, set(line.arrived)
+            line.skip()
         return self._beyond
+
+    def _departed(self, future: Future[Any]) -> Issue | None:
+        """Take a copy from the list of those under way."""
+        issue = self._under_way.pop(future, None)
+        if issue is not None:
+            self._journeys[issue.journey] -= 1
+            if not self._journeys[issue.journey]:
+                del self._journeys[issue.journey]
+        return issue
 
     def _sort(self) -> None:
         """Threads finish low levels first, in case the run ends early; elsewhere what takes longest begins first."""
@@ -177,7 +211,7 @@ class Dispatcher:
             future = first_arrival(self._arrivals, 0.0)
 
     def _take_in(self, future: Future[Any]) -> None:
-        issue = self._under_way.pop(future, None)
+        issue = self._departed(future)
         if issue is None:
             return
         line = self._lines[issue.level]
@@ -192,11 +226,11 @@ class Dispatcher:
             return
         for other in copies:
             if other.cancel():
-                self._under_way.pop(other, None)
+                self._departed(other)
         del self._copies[issue.level, issue.index]
         line.awaited.pop(issue.index, None)
         line.arrived[issue.index] = future, issue.price
-        line.took.append(self._clock() - issue.since)
+        line.took.append((self._clock() - issue.since) / issue.company)
         line.usual = median(line.took)
         self._held += 1
         self._weigh(future)
@@ -212,31 +246,42 @@ class Dispatcher:
             level = self._wanted_level(likely) if late is None else None
             if level is None and late is None:
                 # What waits beside a busy worker is only what is wanted: the rest would be in its way.
-                if self._elsewhere and len(self._under_way) >= capacity_of(self._executor):
+                if self._elsewhere and len(self._journeys) >= capacity_of(self._executor):
                     return
                 late = self._awaited_block()
             if late is not None:
-                self._submit(*late)
+                self._submit(late[0], range(late[1], late[1] + 1))
                 continue
             if level is None:
                 level = self._likely_level(likely)
             if level is None:
                 return
             line = self._lines[level]
-            line.known_ahead = self._submit(level, line.issued).done() and line.issued >= line.end
-            line.issued += 1
+            end = line.end if line.issued < line.end else likely[level]
+            blocks = line.next_blocks(self._company(line, end))
+            line.known_ahead = self._submit(level, blocks)[-1].done() and blocks.stop > line.end
+
+    def _company(self, line: Line, end: float) -> int:
+        """How many blocks travel together: the shorter they are the more, but every worker has several journeys."""
+        if not self._several or line.usual == np.inf:
+            return 1
+        enough = JOURNEY_SECONDS / max(line.usual, JOURNEY_SECONDS / MOST_TOGETHER)
+        return max(1, int(min(enough, (end - line.issued) / (SHARES * capacity_of(self._executor)))))
 
     def _has_place(self) -> bool:
-        places = ceil(capacity_of(self._executor) * (PREFETCHED if self._elsewhere else QUEUED))
+        capacity = capacity_of(self._executor)
+        places = capacity + ahead(capacity) if self._elsewhere else QUEUED * capacity
         most = max(2 * places, EARLY_BYTES // max(self._block_bytes, 1)) if self._elsewhere else places
-        taken = len(self._under_way)
-        return taken == 0 or (taken < places and taken + self._held < most)
+        taken = len(self._journeys)
+        return taken == 0 or (taken < places and len(self._under_way) + self._held < most)
 
     def _wanted_level(self, likely: Sequence[float]) -> int | None:
-        """The level whose next block is wanted, or will be for sure."""
+        """The level whose next block is wanted, or else will be for sure."""
         for level, line in self._lines.items():
-            sure = self._sure(line) * likely[level] if level < len(likely) and not line.known_ahead else 0.0
-            if line.issued < max(line.end, sure):
+            if line.issued < line.end:
+                return level
+        for level, line in self._lines.items():
+            if level < len(likely) and not line.known_ahead and line.issued < self._sure(line) * likely[level]:
                 return level
         return None
 
@@ -287,7 +332,7 @@ class Dispatcher:
 
     def _soonest_late(self) -> float:
         """When the next block will be late, where there is a place for a copy."""
-        if not self._elsewhere or self._late == np.inf or len(self._under_way) >= capacity_of(self._executor):
+        if not self._elsewhere or self._late == np.inf or len(self._journeys) >= capacity_of(self._executor):
             return np.inf
         now, soonest = self._clock(), np.inf
         for level, line in self._lines.items():
@@ -312,17 +357,29 @@ class Dispatcher:
                 return self._lines[known].usual * self._price(level) / self._price(known)
         return np.inf
 
-    def _submit(self, level: int, index: int) -> Future[Any]:
-        """One more copy of a block, or its first."""
-        future = self._executor.submit(self._task, self._problem, level, index)
-        price = 0 if future.done() else self._price(level)
-        now = self._clock()
-        self._under_way[future] = Issue(level, index, price, now)
-        line = self._lines[level]
-        line.awaited.setdefault(index, now)
-        self._copies.setdefault((level, index), []).append(future)
-        future.add_done_callback(self._arrivals.put)
-        return future
+    def _submit(self, level: int, blocks: range) -> list[Future[Any]]:
+        """One more copy of each block, or its first, on one journey."""
+        line, now, company = self._lines[level], self._clock(), len(blocks)
+        futures = submit_all(self._executor, self._task, [(self._problem, level, index) for index in blocks])
+        self._next_journey += 1
+        begun = now if company == 1 else now + (company - 1) * line.usual
+        for index, future in zip(blocks, futures, strict=True):
+            price = 0 if future.done() else self._price(level)
+            self._under_way[future] = Issue(level, index, price, self._next_journey, company, now)
+            self._journeys[self._next_journey] += 1
+            line.awaited.setdefault(index, begun)
+            self._copies.setdefault((level, index), []).append(future)
+            future.add_done_callback(self._arrivals.put)
+        return futures
+
+
+def ahead(workers: int) -> int:
+    """How many journeys wait beside workers that are busy: one for each, or where there are many for every other.
+
+    >>> ahead(1), ahead(2), ahead(10), ahead(1000)
+    (1, 2, 8, 500)
+    """
+    return max(min(workers, 8), ceil(workers / 2))
 
 
 def doubt(blocks: int) -> float:

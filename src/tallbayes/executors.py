@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -33,6 +33,18 @@ def capacity_of(executor: Executor) -> int:
 def runs_elsewhere(executor: Executor) -> bool:
     """Whether its tasks run in other processes, where idle workers cost this one nothing."""
     return bool(getattr(executor, "elsewhere", False))
+
+
+def carries_several(executor: Executor) -> bool:
+    """Whether it has `submit_all`, which sends several tasks on one journey."""
+    return bool(getattr(executor, "carries_several", False))
+
+
+def submit_all(executor: Executor, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Future[Any]]:
+    """A future for task(*a) of each a; on one journey where the executor can."""
+    if len(arguments) > 1 and carries_several(executor):
+        return getattr(executor, "submit_all")(task, arguments)  # noqa: B009
+    return [executor.submit(task, *each) for each in arguments]
 
 
 def in_order(

@@ -13,8 +13,9 @@ import numpy as np
 
 from tallbayes.allocation import optimal_samples
 from tallbayes.conclusion import Finished, posterior_of
+from tallbayes.foresight import PILOT_PATHS
 from tallbayes.moments import Floats
-from tallbayes.multilevel import GROWTH, PILOT_PATHS, assess, fill, trouble, whole_blocks
+from tallbayes.multilevel import GROWTH, assess, fill, trouble, whole_blocks
 from tallbayes.preparation import Prepared
 from tallbayes.result import Estimate, Status
 

@@ -21,8 +21,9 @@ from tallbayes.allocation import (
     unseen_jumps,
 )
 from tallbayes.decisions import Decisions, Unrecorded
-from tallbayes.dispatch import Dispatcher, doubt
+from tallbayes.dispatch import Dispatcher
 from tallbayes.executors import capacity_of, in_order, runs_elsewhere
+from tallbayes.foresight import PILOT_PATHS, WEAK_ORDER, Prospect, Seen
 from tallbayes.laplace import Laplace
 from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
 from tallbayes.moments import Floats, Moments
@@ -32,8 +33,6 @@ from tallbayes.rates import FARTHEST, consistency, consistency_freedom, contract
 from tallbayes.result import Contraction, Status, t_quantile
 from tallbayes.roles import Executor
 
-PILOT_PATHS = 64
-WEAK_ORDER = 1.0
 GROWTH = 4
 TRUSTED_SAMPLES = 512
 LEAST_FREEDOM = 10.0
@@ -45,9 +44,6 @@ FALSE_ALARM = 1e-7
 SECONDS_BETWEEN_REPORTS = 0.5
 KEPT_BYTES = 2**24
 NEGLIGIBLE = 0.01
-# Blocks a worker that idle ones may begin before anything is known.
-UNKNOWN_BLOCKS = 64
-MOST_DOUBT = 0.1
 OUT_OF_BUDGET = (Status.max_evaluations, Status.max_seconds, Status.interrupted)
 
 
@@ -95,9 +91,9 @@ class LevelState:
             )
 
     def _points_with(self, block: LevelBlock, kept_bytes: float) -> tuple[Floats, ...]:
-        kept, whole = sum(part.nbytes for part in self.points), sum(map(len, self.points)) == self.samples
-        more = block.points is not None and whole and kept < kept_bytes
-        return (*self.points, block.points) if more and block.points is not None else self.points
+        if block.points is None or len(self.points) * BLOCK_PATHS < self.samples:
+            return self.points
+        return (*self.points, block.points) if len(self.points) * block.points.nbytes < kept_bytes else self.points
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +129,8 @@ class Run:
     decisions: Decisions = field(default_factory=Unrecorded)
     speculative: int = 0
     dispatch: Callable[..., Dispatcher] = Dispatcher
+    # Not copied: another run has another problem, executor or number of samples.
+    dispatcher: Dispatcher | None = field(default=None, init=False, repr=False)
 
     @property
     def samples(self) -> Floats:
@@ -348,12 +346,17 @@ def fill(run: Run, targets: list[int]) -> Status | None:
 
 @contextmanager
 def _dispatching(run: Run) -> Iterator[Dispatcher]:
-    """A dispatcher of the run's blocks; at the end nothing is under way that could be stopped."""
-    dispatcher = run.dispatch(run.executor, sample_level, run.problem, lambda level: _block_cost(run, level))
+    """The dispatcher of the run's blocks; at the end nothing is under way that could be stopped.
+
+    What has arrived before it was wanted waits for the next time.
+    """
+    if run.dispatcher is None:
+        run.dispatcher = run.dispatch(run.executor, sample_level, run.problem, lambda level: _block_cost(run, level))
+    before = run.dispatcher.rest()
     try:
-        yield dispatcher
+        yield run.dispatcher
     finally:
-        run.speculative += dispatcher.close()
+        run.speculative += run.dispatcher.rest() - before
 
 
 def _fill(run: Run, targets: list[int], dispatcher: Dispatcher, goes_on: bool) -> Status | None:
@@ -394,48 +397,14 @@ def _block_cost(run: Run, level: int) -> int:
 
 
 def likely_blocks(run: Run, num_levels: int) -> Floats:
-    """Blocks by level of the whole run by what is known now, for levels that are yet to come too.
-
-    Of one level more the pilots alone are likely, which is a zero here. Before the first pilots are known all workers
-    are given something to do, in the usual proportions.
-    """
+    """Blocks by level of the whole run by what is known now."""
+    costs: Floats = np.array([run.problem.evaluations(level) for level in range(run.budget.max_levels)], float)
+    prospect = Prospect(costs, run.problem.plan.coupling.variance_rate, run.budget.max_evaluations)
     if len(run.levels) < 3:
-        share: Floats = np.full(1, 1e-3)
-        blocks = _demand_of(run, np.ones((1, 1)), share, num_levels)[1] / BLOCK_PATHS
-        blocks *= UNKNOWN_BLOCKS * capacity_of(run.executor) / blocks[0]
-    else:
-        now = assess(run)
-        share = now.tolerance / np.sqrt(2)
-        levels = _levels_to_come(run, now, share, max(num_levels, len(run.levels)))
-        blocks = _demand_of(run, now.variance, share, levels)[1] / BLOCK_PATHS
-    have = [int(level.samples) // BLOCK_PATHS for level in run.levels] + [0] * (len(blocks) - len(run.levels))
-    blocks = blocks * [1 + min(doubt(number), MOST_DOUBT) for number in have]
-    price = float(np.sum(blocks * [_block_cost(run, level) for level in range(len(blocks))]))
-    blocks *= min(1.0, run.budget.max_evaluations / max(price, 1.0))
-    return np.nan_to_num(np.append(blocks, [0.0] * (len(blocks) < run.budget.max_levels)))
-
-
-def _demand_of(run: Run, variance: Floats, share: Floats, num_levels: int) -> tuple[Floats, Floats]:
-    """Variances of so many levels, those unseen at the rate of the coupling, and the samples they ask for."""
-    above = np.arange(1, num_levels - len(variance) + 1)[:, None]
-    decay = 2.0 ** (-run.problem.plan.coupling.variance_rate * above)
-    cost = np.array([run.problem.evaluations(level) for level in range(num_levels)], float)
-    known = np.vstack([variance, variance[-1] * decay])
-    return known, optimal_samples(known, cost, share)
-
-
-def _levels_to_come(run: Run, now: Assessment, share: Floats, num_levels: int) -> int:
-    """How many levels there will be: until what is sure of the means, and the errors of enough samples, fit in."""
-    error = np.sqrt(now.variance / run.samples[:, None])
-    sure = np.maximum(np.abs(now.summary.mean) - 2 * error, 0.0)
-    for levels in range(num_levels, run.budget.max_levels):
-        above = np.arange(1, levels - len(sure) + 1)[:, None]
-        mean = np.vstack([sure, sure[-1] * 2.0 ** (-WEAK_ORDER * above)])
-        variance, demand = _demand_of(run, now.variance, share, levels)
-        left = np.sqrt(variance / np.maximum(demand, PILOT_PATHS)[:, None])
-        if np.all(bias_terms(mean + 2 * left, run.rho) <= share):
-            return levels
-    return max(num_levels, run.budget.max_levels)
+        return prospect.first_blocks(capacity_of(run.executor), num_levels)
+    now = assess(run)
+    seen = Seen(now.variance, now.summary.mean, run.samples, now.tolerance / np.sqrt(2), run.rho)
+    return prospect.likely_blocks(seen, num_levels)
 
 
 def _take(run: Run, level: int, block: LevelBlock) -> None:

@@ -8,7 +8,7 @@ the rows, until set-up is on record as a whole.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import sha256
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.decisions import Decision
-from tallbayes.executors import capacity_of, runs_elsewhere
+from tallbayes.executors import capacity_of, carries_several, runs_elsewhere, submit_all
 from tallbayes.expansion import Bound, row_sums
 from tallbayes.ledger import Ledger
 from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_differences, sample_level
@@ -42,16 +42,28 @@ class Recorded:
     def capacity(self) -> int:
         return capacity_of(self.executor)
 
+    @property
+    def carries_several(self) -> bool:
+        return carries_several(self.executor)
+
     def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        record = _record(task, arguments, self.kept_bytes)
+        return self.submit_all(task, [arguments])[0]
+
+    def submit_all(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Future[Any]]:
+        """What is not on record is sent on together."""
+        records = [_record(task, each, self.kept_bytes) for each in arguments]
+        known = [None if record is None else record.find(self.ledger) for record in records]
+        sent = iter(submit_all(self.executor, task, [a for a, k in zip(arguments, known, strict=True) if k is None]))
+        return [
+            self._recorded(record, next(sent)) if found is None else _done(found)
+            for record, found in zip(records, known, strict=True)
+        ]
+
+    def _recorded(self, record: Any, under_way: Future[Any]) -> Future[Any]:
+        """A future that is done once the result is on record."""
         if record is None:
-            return self.executor.submit(task, *arguments)
+            return under_way
         answer: Future[Any] = Future()
-        known = record.find(self.ledger)
-        if known is not None:
-            answer.set_result(known)
-            return answer
-        under_way = self.executor.submit(task, *arguments)
         answer.add_done_callback(lambda done: under_way.cancel() if done.cancelled() else None)
         under_way.add_done_callback(partial(self._finish, record, answer))
         return answer
@@ -72,6 +84,12 @@ class Recorded:
             answer.set_result(under_way.result())
         else:
             answer.set_exception(failure)
+
+
+def _done(result: Any) -> Future[Any]:
+    answer: Future[Any] = Future()
+    answer.set_result(result)
+    return answer
 
 
 def _record(task: Callable[..., Any], arguments: tuple[Any, ...], kept_bytes: float) -> Any:

@@ -11,10 +11,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -66,7 +67,7 @@ class ListingAt:
 class Shipping:
     """An executor of other processes, as one that takes the same tasks as threads do."""
 
-    elsewhere = True
+    elsewhere = carries_several = True
 
     def __init__(self, executor: Executor, folder: Path) -> None:
         self.executor, self.folder = executor, folder
@@ -75,12 +76,42 @@ class Shipping:
         self._counted, self._places = -np.inf, 1
 
     def submit(self, task: Callable[..., Any], /, subject: Any, *arguments: Any) -> Future[Any]:
+        return self._send(run_parcel, task, subject, arguments)
+
+    def submit_all(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Future[Any]]:
+        """Tasks of one subject, on one journey; what a worker does not get to because one fails is sent again."""
+        subject = arguments[0][0]
+        parts: list[Future[Any]] = [Future() for _ in arguments]
+        journey = self._send(run_together, task, subject, [each[1:] for each in arguments])
+
+        def unload(done: Future[Any]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                for part in parts:
+                    _follow(part, done)
+                return
+            results = done.result()
+            for part, result in zip(parts, results, strict=False):
+                if part.set_running_or_notify_cancel():
+                    part.set_result(result)
+            for part, each in list(zip(parts, arguments, strict=True))[len(results) :]:
+                self.submit(task, *each).add_done_callback(partial(_follow, part))
+
+        def give_up(part: Future[Any]) -> None:
+            if part.cancelled() and all(each.cancelled() for each in parts):
+                journey.cancel()
+
+        for part in parts:
+            part.add_done_callback(give_up)
+        journey.add_done_callback(unload)
+        return parts
+
+    def _send(self, run: Callable[..., Any], task: Callable[..., Any], subject: Any, arguments: Any) -> Future[Any]:
         ground = getattr(subject, "ground", subject)
         light = None if ground is subject else replace(subject, ground=None)
         whole = self._parcel(ground), task, light, arguments
         if self._client is None:
-            return self.executor.submit(run_parcel, *whole)
-        return submit_to_dask(self._client, run_parcel, *whole)
+            return self.executor.submit(run, *whole)
+        return submit_to_dask(self._client, run, *whole)
 
     def capacity(self) -> int:
         if self._client is None:
@@ -121,6 +152,18 @@ def submit_to_dask(client: Any, task: Callable[..., Any], /, *arguments: Any) ->
     mirror.add_done_callback(lambda done: future.release() if done.cancelled() else None)
     client.loop.add_callback(follow)
     return mirror
+
+
+def _follow(part: Future[Any], done: Future[Any]) -> None:
+    """Let one future end as another has."""
+    if done.cancelled():
+        part.cancel()
+    elif part.set_running_or_notify_cancel():
+        failure = done.exception()
+        if failure is None:
+            part.set_result(done.result())
+        else:
+            part.set_exception(failure)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -172,6 +215,19 @@ def run_parcel(parcel: Parcel, task: Callable[..., Any], light: Any, arguments: 
     os.environ.setdefault("NPROC", "1")
     ground = _opened(parcel)
     return task(ground if light is None else replace(light, ground=ground), *arguments)
+
+
+def run_together(
+    parcel: Parcel, task: Callable[..., Any], light: Any, arguments: Sequence[tuple[Any, ...]]
+) -> list[Any]:
+    """Results of one task after the other, up to the first that fails."""
+    results: list[Any] = []
+    for each in arguments:
+        try:
+            results.append(run_parcel(parcel, task, light, each))
+        except Exception:
+            break
+    return results
 
 
 def _opened(parcel: Parcel) -> Any:
