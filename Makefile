@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-profile \
-	bench-calibration bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
+	bench bench-quick calibrate mutate bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -17,10 +17,13 @@ help:
 	@echo "make browser look for Chromium, which the page tests need, and install it where that is allowed"
 	@echo "make check  format, lint and types"
 	@echo "make format rewrite files in the project's format"
+	@echo "make bench       every peer on every posterior, one after the other (resumable, under 90 minutes)"
+	@echo "make bench-quick the same on four posteriors (under 10 minutes)"
+	@echo "make calibrate   is the error bar true? 200 seeds of every class of problem, and SBC (resumable)"
+	@echo "make mutate      deliberate bugs, each of which must turn a test red (20 minutes)"
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
-	@echo "make bench-calibration 200 seeds of four problems with the stopping rule on (resumable)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
 	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"
@@ -86,8 +89,17 @@ bench-minibatch: $(BENCH_STAMP)
 bench-profile: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/profile_level.py
 
-bench-calibration: $(BENCH_STAMP)
-	@$(BIN)/python benchmarks/calibration.py
+bench: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/bench.py
+
+bench-quick: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/bench.py --quick
+
+calibrate: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/calibrate.py
+
+mutate: $(STAMP)
+	@$(BIN)/python benchmarks/mutations.py
 
 bench-cost: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/cost.py

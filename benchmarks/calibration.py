@@ -1,279 +1,301 @@
-"""Is the promise kept with the stopping rule on? Many seeds of four problems against exact references.
+"""The statistics of a calibration study: many seeds of one class, whose truth is known, and whether a promise is kept.
 
-    python benchmarks/calibration.py [--seeds 200] [--problem NAME] [--tolerance 0.1] [--method anchored|randomised]
+    error = value - truth,   u = F_nu(error / se),   F_nu Student's t,   published interval: value +- (t_nu se + bias)
 
-    RMSE / tolerance <= 1.3 for the worst quantity; t_nu se alone covers 93% to 97% pooled, no quantity below 87.5%;
-    an exactly Gaussian model is right to 1e-5 sd; Randomised: mean z-scores within 5 standard errors of 0
+Without bias u is uniform on [0, 1]. The method may leave a bias of up to tolerance / sqrt 2, so u alone may shift: what
+is promised is judged apart from what is exact. Seeds are independent; the quantities of one seed are not, so what is
+pooled is averaged over them first, and its error comes from the seeds (clusters).
 
-Every run is a line of benchmarks/results/calibration.jsonl, and what is there is not run again: delete the file after
-the sampler has changed. Two processes, each on one core, share the seeds. The summary, of all runs that are stored, is
-printed and written to benchmarks/results/calibration.json. A run that does not converge counts like any other.
+    red if rejected     the promise is broken
+        interval        a published interval covers too seldom at some level        one-sided Kolmogorov-Smirnov
+        narrow          so does t_nu se, once the mean error is taken away          the same; pooled, t of P_2(u)
+        bias            |mean error| > tolerance / sqrt 2, or 0 if none is allowed  t
+        rmse            RMSE > tolerance                                            t
+    stated if rejected  the promise is kept, though u is not uniform
+        wide            t_nu se covers too often, the mean error taken away         as for `narrow`
+        shifted         mean error != 0                                             t
+        uniform         u is not uniform                                            two-sided Kolmogorov-Smirnov
+        moments         shift and spread of u, P_1 and P_2, are not both zero       pooled, Hotelling's T^2
+
+All are tests of one quantity over the seeds, except where they are pooled. Where all standard errors are below a
+thousandth of the tolerance, as where the posterior is exactly Gaussian, rounding has a law of its own: such a class is
+exact, and red if any error is above a thousandth of the tolerance.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
-import multiprocessing
-import os
-import subprocess
-import sys
-import time
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-import problems
-import references
-from scipy.special import stdtrit
+from sbc import hotelling_p, shift_and_spread
+from scipy.special import ndtri, stdtr, stdtrit
+from scipy.stats import binom, kstest, t
 
-import tallbayes as tb
-from tallbayes.display import table
+LEVELS = (0.5, 0.8, 0.95)
+KINDS = ("published", "t se")
+BIAS_SHARE = 1 / np.sqrt(2)
+EXACT = 1e-3
+LARGEST_FREEDOM = 1e9
+REFERENCE_MARGIN = 5.0
+FAR, FAR_OUTSIDE = 3.0, 4.5
+FEWEST = 5
+BROKEN = ("interval", "narrow", "bias", "rmse")
+STATED = ("wide", "shifted", "uniform", "moments")
 
-RESULTS = Path(__file__).parent / "results"
-PROBLEMS = (problems.GAUSSIAN, *problems.CALIBRATION)
-TOLERANCES = (0.1, 0.01)
-METHODS = ("anchored", "randomised", "multilevel")
-WORKERS = 2
-QUANTITIES = ("mean", "sd")
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What the seeds of one class found, (seeds, quantities), and the truth with its own error, (quantities,)."""
+
+    seeds: np.ndarray
+    names: tuple[str, ...]
+    value: np.ndarray
+    standard_error: np.ndarray
+    bias_bound: np.ndarray
+    freedom: np.ndarray
+    tolerance: np.ndarray
+    truth: np.ndarray
+    blur: np.ndarray
+    allowed_bias: float = BIAS_SHARE
+
+    @property
+    def error(self) -> np.ndarray:
+        return self.value - self.truth
+
+    @property
+    def relative_error(self) -> np.ndarray:
+        return self.error / self.tolerance
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """The standard error with that of the truth."""
+        return np.hypot(self.standard_error, self.blur)
+
+    @property
+    def is_exact(self) -> bool:
+        return bool(np.all(self.spread < EXACT * self.tolerance))
+
+    @property
+    def reference_margin(self) -> float:
+        """How many times the truth is better known than the tolerance asks for, at least."""
+        with np.errstate(divide="ignore"):
+            return float(np.min(self.tolerance / self.blur))
+
+    @cached_property
+    def pit(self) -> np.ndarray:
+        """u, uniform if there is no bias."""
+        return self._cdf(self.error / self.spread)
+
+    @cached_property
+    def centred_pit(self) -> np.ndarray:
+        """u with the mean error of every quantity taken away; the bar alone."""
+        return self._cdf((self.error - self.error.mean(axis=0)) / self.spread)
+
+    @cached_property
+    def needed_level(self) -> np.ndarray:
+        """The level from which on the published interval covers the truth."""
+        outside = np.maximum(np.abs(self.error) - self.bias_bound, 0.0)
+        return 2 * self._cdf(outside / self.spread) - 1
+
+    def half_width(self, level: float, kind: str) -> np.ndarray:
+        bar = stdtrit(self._freedom, 0.5 + level / 2) * self.spread
+        return bar + self.bias_bound if kind == "published" else bar
+
+    def covers(self, level: float, kind: str) -> np.ndarray:
+        return np.abs(self.error) <= self.half_width(level, kind)
+
+    def halved(self) -> Runs:
+        """A control: the same values with error bars half as long."""
+        return replace(self, standard_error=self.standard_error / 2, bias_bound=self.bias_bound / 2)
+
+    def shifted(self) -> Runs:
+        """A control: the first value is off by one tolerance."""
+        value = self.value.copy()
+        value[:, 0] += self.tolerance[:, 0]
+        return replace(self, value=value)
+
+    @property
+    def _freedom(self) -> np.ndarray:
+        return np.minimum(self.freedom, LARGEST_FREEDOM)
+
+    def _cdf(self, score: np.ndarray) -> np.ndarray:
+        return stdtr(self._freedom, score)
 
 
-class Key(NamedTuple):
-    """What a stored run is found by."""
+def p_values(runs: Runs) -> dict[str, dict[str, float]]:
+    """Of every test by its name, then by quantity; "pooled" is the one over all of them.
 
-    problem: str
-    tolerance: float
-    method: str
-    seed: int
+    An exact class has none but `rmse`, at 0 or 1: its errors are all small, or they are not.
+    """
+
+    def each(values: np.ndarray, pooled: float | None = None) -> dict[str, float]:
+        named = dict(zip(runs.names, map(float, values), strict=True))
+        return named if pooled is None else named | {"pooled": float(pooled)}
+
+    if runs.is_exact:
+        return {"rmse": each(np.all(np.abs(runs.relative_error) <= EXACT, axis=0))}
+    folded = np.abs(2 * runs.centred_pit - 1)
+    pooled = shift_and_spread(runs.centred_pit)[..., 1].mean(axis=1)
+    return {
+        "interval": each(one_sided(runs.needed_level, "less")),
+        "narrow": each(one_sided(folded, "less"), mean_p(pooled)),
+        "bias": each(bias_p(runs, runs.allowed_bias)),
+        "rmse": each(mean_p(runs.relative_error**2 - 1)),
+        "wide": each(one_sided(folded, "greater"), mean_p(-pooled)),
+        "shifted": each(bias_p(runs, 0.0)),
+        "uniform": each(np.array([kstest(column, "uniform").pvalue for column in runs.pit.T])),
+        "moments": {"pooled": moments_p(runs)},
+    }
+
+
+def moments_p(runs: Runs) -> float:
+    """That shift and spread of u are zero, both averaged over the quantities of a seed first."""
+    return hotelling_p(shift_and_spread(runs.pit).mean(axis=1))
+
+
+def one_sided(levels: np.ndarray, alternative: str) -> np.ndarray:
+    """Whether a share p of the levels is below p, at all p: "less" finds fewer, "greater" more."""
+    return np.array([kstest(column, "uniform", alternative=alternative).pvalue for column in levels.T])
+
+
+def mean_p(samples: np.ndarray) -> Any:
+    """That means of independent rows are not positive, by Student's t."""
+    error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    return t.sf(samples.mean(axis=0) / error, len(samples) - 1)
+
+
+def bias_p(runs: Runs, allowed: float) -> np.ndarray:
+    """That mean errors are within +-allowed tolerances, both sides; the error of the truth is one of the mean too."""
+    mean, error = mean_error(runs)
+    return sum(t.sf((np.abs(mean) + side * allowed) / error, len(runs.error) - 1) for side in (-1, 1)).clip(max=1.0)
+
+
+def mean_error(runs: Runs) -> tuple[np.ndarray, np.ndarray]:
+    """By quantity, in tolerances, and its standard error."""
+    relative, blur = runs.relative_error, runs.blur / runs.tolerance.mean(axis=0)
+    return relative.mean(axis=0), np.hypot(relative.std(axis=0, ddof=1) / np.sqrt(len(relative)), blur)
+
+
+def number_of_tests(runs: Runs) -> int:
+    return sum(map(len, p_values(runs).values()))
 
 
 @dataclass(frozen=True)
-class Summary:
-    """All runs of one problem, tolerance and method; coverages and z-scores over its means and sds."""
+class Coverage:
+    """How often intervals of a level cover: pooled with its clustered error, by quantity, and the least of these."""
 
-    problem: str
-    tolerance: float
-    method: str
-    runs: int
-    converged: int
-    others: dict[str, int]
-    rmse: float
-    worst_error: float
-    pooled_coverage: float
-    worst_coverage: float
-    pooled_interval: float
-    worst_interval: float
-    worst_mean_z: float
-    epochs: float
-    seconds: float
+    level: float
+    kind: str
+    pooled: float
+    error: float
+    by_quantity: tuple[float, ...]
+    least_p: float
+
+    @property
+    def worst(self) -> float:
+        return min(self.by_quantity)
 
 
-def make_method(name: str) -> Any:
-    if name == "multilevel":
-        return tb.Multilevel()
-    return tb.Anchored() if name == "anchored" else tb.Randomised(tb.Anchored())
-
-
-@cache
-def worker_problem(name: str) -> tuple[Any, Any, ThreadPoolExecutor]:
-    """Made once in every process, with a single thread to run it on."""
-    return *problems.make(name), ThreadPoolExecutor(1)
-
-
-def run(key: Key, max_seconds: float) -> dict[str, Any]:
-    """One estimate as a line of the store; an exception is an outcome, too."""
-    model, rows, executor = worker_problem(key.problem)
-    started = time.monotonic()
-    try:
-        result = tb.estimate(
-            model, rows, tolerance=key.tolerance, seed=key.seed, method=make_method(key.method), executor=executor,
-            max_seconds=max_seconds,
-        )  # fmt: skip
-    except tb.TallbayesError as error:
-        return key._asdict() | {"status": type(error).__name__, "seconds": time.monotonic() - started}
-
-    def joined(field: str) -> list[float | None]:
-        numbers = np.concatenate([getattr(result[name], field) for name in QUANTITIES])
-        return [float(each) if np.isfinite(each) else None for each in numbers]
-
-    return key._asdict() | {
-        "status": result.status.name,
-        "value": joined("flat_value"),
-        "standard_error": joined("flat_standard_error"),
-        "bias_bound": joined("flat_bias_bound"),
-        "freedom": joined("flat_freedom"),
-        "allowed": joined("flat_tolerance"),
-        "evaluations": result.cost.evaluations,
-        "setup_evaluations": result.cost.setup_evaluations,
-        "num_data": result.cost.num_data,
-        "seconds": round(result.cost.seconds, 4),
-    }
-
-
-def read(path: Path) -> dict[Key, dict[str, Any]]:
-    """Stored runs; a line cut short by a kill is run again."""
-    stored = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            each = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        stored[Key(*(each[field] for field in Key._fields))] = each
-    return stored
-
-
-def complete(keys: list[Key], path: Path, max_seconds: float) -> None:
-    """Run what is missing, a line as soon as each is done."""
-    stored = read(path)
-    missing = [key for key in keys if key not in stored]
-    if not missing:
-        return
-    os.environ["NPROC"] = "1"  # read by XLA when a worker starts: one core each
-    commit = describe_commit()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        path.write_bytes(path.read_bytes() + b"\n")
-    context = multiprocessing.get_context("spawn")
-    with path.open("a") as store, ProcessPoolExecutor(WORKERS, mp_context=context) as executor:
-        futures = [executor.submit(run, key, max_seconds) for key in missing]
-        try:
-            for number, future in enumerate(as_completed(futures), 1):
-                each = future.result()
-                store.write(json.dumps(each | {"commit": commit}) + "\n")
-                store.flush()
-                if number % 20 == 0 or number == len(missing):
-                    told = " ".join(str(each[field]) for field in Key._fields)
-                    print(f"{number}/{len(missing)}: {told} {each['status']}", file=sys.stderr, flush=True)
-        except BaseException:
-            executor.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def describe_commit() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def summarise(group: tuple[str, float, str], runs: list[dict[str, Any]]) -> Summary:
-    """Errors, coverages and z-scores by quantity, then the worst and the pooled of them."""
-    reference = references.get(group[0])
-    truth, sd = np.array(reference.mean + reference.sd), np.array(reference.sd * 2)
-    blur = np.array(reference.mean_error + reference.sd_error)
-    answered = [each for each in runs if "value" in each]
-    columns = {
-        field: np.array([each[field] for each in answered], dtype=float).reshape(len(answered), len(truth))
-        for field in ("value", "standard_error", "bias_bound", "freedom", "allowed")
-    }
-    error, se = columns["value"] - truth, columns["standard_error"]
-    freedom = np.where(np.isfinite(columns["freedom"]), np.minimum(columns["freedom"], 1e9), 1e9)
-    half = stdtrit(freedom, 0.975) * se
-    known = np.isfinite(half + columns["bias_bound"])  # an unknown error is an interval that is the whole line
-    covered = (np.abs(error) <= half) | ~np.isfinite(half)
-    within = (np.abs(error) <= half + columns["bias_bound"]) | ~known
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scores = error / se
-        spread = np.sqrt(scores.var(axis=0, ddof=1) / len(scores) + (blur / np.nanmean(se, axis=0)) ** 2)
-        worst_z = np.max(np.abs(scores.mean(axis=0)) / spread)
-    statuses = Counter(each["status"] for each in runs)
-    return Summary(
-        *group,
-        runs=len(runs),
-        converged=statuses.pop("converged", 0),
-        others=dict(statuses),
-        rmse=float(np.max(np.sqrt(np.mean((error / columns["allowed"]) ** 2, axis=0)))),
-        worst_error=float(np.max(np.abs(error) / sd)),
-        pooled_coverage=float(covered.mean()),
-        worst_coverage=float(covered.mean(axis=0).min()),
-        pooled_interval=float(within.mean()),
-        worst_interval=float(within.mean(axis=0).min()),
-        worst_mean_z=float(worst_z),
-        epochs=float(np.median([each["evaluations"] / each["num_data"] for each in answered])),
-        seconds=float(np.median([each["seconds"] for each in answered])),
+def coverage(runs: Runs, level: float, kind: str) -> Coverage:
+    """`least_p` is the chance that some quantity covers so seldom if all cover as they should (Bonferroni)."""
+    inside = runs.covers(level, kind)
+    shares = inside.mean(axis=1)
+    count = int(inside.sum(axis=0).min())
+    return Coverage(
+        level=level,
+        kind=kind,
+        pooled=float(shares.mean()),
+        error=float(shares.std(ddof=1) / np.sqrt(len(shares))),
+        by_quantity=tuple(map(float, inside.mean(axis=0))),
+        least_p=float(min(1.0, inside.shape[1] * binom.cdf(count, len(inside), level))),
     )
 
 
-def verdicts(summary: Summary) -> dict[str, bool]:
-    """What the promise says of this row, each kept or not."""
-    if summary.problem == problems.GAUSSIAN:
-        return {"1e-5 sd": summary.worst_error <= 1e-5}
-    kept = {"converged": summary.converged == summary.runs}
-    if summary.method == "randomised":
-        return kept | {"mean z": summary.worst_mean_z <= 5}
-    return kept | {
-        "RMSE": summary.rmse <= 1.3,
-        "pooled": 0.93 <= summary.pooled_coverage <= 0.97,
-        "worst": summary.worst_coverage >= 0.875,
-    }
+@dataclass(frozen=True)
+class Scores:
+    """Mean and sd of the normal scores of u over all quantities, each with its clustered error."""
+
+    mean: float
+    mean_error: float
+    sd: float
+    sd_error: float
 
 
-def show(summaries: list[Summary]) -> str:
-    header = (
-        "problem", "tolerance", "method", "runs", "converged", "RMSE/tol", "worst error (sd)", "t se", "worst",
-        "interval", "worst", "mean z (se)", "epochs", "seconds", "falls short in",
-    )  # fmt: skip
-    cells = []
-    for each in summaries:
-        covers = (each.pooled_coverage, each.worst_coverage, each.pooled_interval, each.worst_interval)
-        missed = [name for name, kept in verdicts(each).items() if not kept]
-        cells.append(
-            [
-                each.problem, f"{each.tolerance:g}", each.method, str(each.runs), str(each.converged),
-                f"{each.rmse:.2f}", f"{each.worst_error:.1e}", *(f"{100 * share:.1f}%" for share in covers),
-                f"{each.worst_mean_z:.1f}", f"{each.epochs:.3g}", f"{each.seconds:.2g}", ", ".join(missed) or "-",
-            ]
-        )  # fmt: skip
-    lines = [table(header, cells)]
-    lines += [f"{each.problem} {each.tolerance:g} {each.method}: {each.others}" for each in summaries if each.others]
-    return "\n".join(lines)
+def scores(runs: Runs) -> Scores:
+    """Phi^-1(u): 0 and 1 if u is uniform."""
+    z = ndtri(np.clip(runs.pit, 1e-300, 1 - 1e-16))
+    means, squares, root = z.mean(axis=1), (z**2).mean(axis=1), np.sqrt(len(z))
+    sd = np.sqrt(max(squares.mean() - means.mean() ** 2, 0.0))
+    influence = (squares - 2 * means.mean() * means) / (2 * sd) if sd > 0 else squares
+    return Scores(float(means.mean()), float(means.std(ddof=1) / root), float(sd), float(influence.std(ddof=1) / root))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="calibration with the stopping rule on")
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--problem", choices=PROBLEMS, nargs="+", default=PROBLEMS)
-    parser.add_argument("--tolerance", type=float, nargs="+", default=TOLERANCES)
-    parser.add_argument("--method", choices=METHODS, nargs="+", default=METHODS[:2])
-    parser.add_argument("--max-seconds", type=float, default=300.0, help="for one run, whose status then says so")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of calibration.jsonl and calibration.json")
-    given = parser.parse_args()
-    path = given.out / "calibration.jsonl"
-    keys = [
-        Key(problem, tolerance, method, seed)
-        for method in given.method
-        for tolerance in given.tolerance
-        for problem in given.problem
-        for seed in range(given.seeds)
-    ]
-    complete(keys, path, given.max_seconds)
-    stored = read(path)
-    groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
-    for key in sorted(stored):
-        groups.setdefault((key.problem, key.tolerance, key.method), []).append(stored[key])
-    summaries = [summarise(group, runs) for group, runs in groups.items() if any("value" in each for each in runs)]
-    summaries.sort(key=lambda each: (each.method, each.tolerance, each.problem))
-    print(show(summaries))
-    commits = sorted({each["commit"] for each in stored.values()})
-    if len(commits) > 1:
-        print(f"runs of several commits: {', '.join(commits)}")
-    document = {
-        "settings": {"max_seconds": given.max_seconds, "workers": WORKERS, "commits": commits},
-        "versions": {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")},
-        "rows": [plain(asdict(each) | {"kept": verdicts(each)}) for each in summaries],
-    }
-    (given.out / "calibration.json").write_text(json.dumps(document, indent=1) + "\n")
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests below a bound are, by their names, with the quantities they are of."""
+
+    bound: float
+    broken: dict[str, list[str]]
+    stated: dict[str, list[str]]
+
+    @property
+    def is_red(self) -> bool:
+        return bool(self.broken)
+
+    def __str__(self) -> str:
+        if self.broken:
+            return "red: " + ", ".join(f"{name} ({_few(where)})" for name, where in self.broken.items())
+        told = [name for name in self.stated if name in ("wide", "shifted")] or list(self.stated)
+        return ", ".join(["green", *told])
 
 
-def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {name: None if isinstance(each, float) and not math.isfinite(each) else each for name, each in row.items()}
+def judge(runs: Runs, bound: float) -> Verdict:
+    """Red where the promise is broken; what is stated breaks none."""
+    low = {name: [place for place, p in tests.items() if not p >= bound] for name, tests in p_values(runs).items()}
+    return Verdict(
+        bound,
+        broken={name: low[name] for name in BROKEN if low.get(name)},
+        stated={name: low[name] for name in STATED if low.get(name)},
+    )
 
 
-if __name__ == "__main__":
-    main()
+def bonferroni(classes: Sequence[Runs], false_alarm: float) -> float:
+    """The p-value below which a test is red or stated, such that all of them together err with `false_alarm`."""
+    return false_alarm / max(1, sum(map(number_of_tests, classes)))
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A quantity of a run: its error in tolerances, and how many standard errors it lies outside its 95% interval."""
+
+    seed: int
+    quantity: str
+    error: float
+    outside: float
+
+    @property
+    def is_far(self) -> bool:
+        """More than 3 tolerances off, or 4.5 standard errors outside."""
+        return abs(self.error) > FAR or self.outside > FAR_OUTSIDE
+
+
+def outliers(runs: Runs) -> list[Outlier]:
+    """The worst quantity of every run, by its error in tolerances; and every other that is far off."""
+    outside = (np.abs(runs.error) - runs.half_width(0.95, "published")) / runs.spread
+    found = []
+    for row, seed in enumerate(runs.seeds):
+        worst = int(np.argmax(np.abs(runs.relative_error[row])))
+        for column, name in enumerate(runs.names):
+            each = Outlier(
+                int(seed), name, float(runs.relative_error[row, column]), float(max(outside[row, column], 0.0))
+            )
+            if column == worst or (each.is_far and not runs.is_exact):
+                found.append(each)
+    return sorted(found, key=lambda each: -abs(each.error))
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")

@@ -2,6 +2,8 @@
 
     logistic    covariates N(0, 1) and a last column of ones, theta_true ~ N(0, 3 I / d); tall with d = 20
     paper       logistic, d = 3, theta_true = (0.7, 0.9, -0.1)
+    steep       logistic with large coefficients, theta_true ~ N(0, 2.25 I): far from Gaussian where N / d is small
+    multinomial three classes, theta_true = (1, -0.5, ...) and (-0.5, 1, ...) a class; d columns, so 2 d parameters
     poisson     log link, rates of about 0.1 to 3, a user's own model
     student     linear regression with Student's t noise of 4 degrees of freedom and scale 1, a user's own model
     gaussian    linear regression with noise N(0, 1): the posterior is exactly Gaussian
@@ -23,9 +25,12 @@ Rows = dict[str, np.ndarray]
 CALIBRATION = ("logistic-300-5", "logistic-10000-10", "poisson-2000-4", "student-1000-5")
 GAUSSIAN = "gaussian-1000-5"
 PAPER = "paper-10000-3"
+STEEP, MULTINOMIAL = "steep-200-20", "multinomial-1000-3"
 TRUTH = (0.7, 0.9, -0.1)
 FLOAT32_ROWS = 1_000_000
 FREEDOM = 4.0
+STEEP_SCALE = 1.5
+CLASSES = 3
 
 
 def make(name: str) -> tuple[tb.Model, Rows]:
@@ -50,6 +55,21 @@ def logistic(num_rows: int, dimension: int) -> tuple[tb.Model, Rows]:
 
 def paper(num_rows: int, dimension: int = 3) -> tuple[tb.Model, Rows]:
     return tb.families.logistic(prior_scale=1.0), binary_rows(num_rows, np.array(TRUTH))
+
+
+def steep(num_rows: int, dimension: int) -> tuple[tb.Model, Rows]:
+    theta = STEEP_SCALE * np.random.default_rng(0).normal(size=dimension)
+    return tb.families.logistic(prior_scale=1.0), binary_rows(num_rows, theta)
+
+
+def multinomial(num_rows: int, columns: int) -> tuple[tb.Model, Rows]:
+    """The class is the largest of eta_k plus Gumbel noise, eta_0 = 0."""
+    rng = generator(num_rows)
+    x = covariates(rng, num_rows, columns)
+    theta = np.array([np.resize((1.0, -0.5), columns), np.resize((-0.5, 1.0), columns)])
+    utility = np.column_stack([np.zeros(num_rows), x @ theta.T])
+    rows = {"x": x, "y": np.argmax(utility + rng.gumbel(size=utility.shape), axis=1).astype(float)}
+    return tb.families.multinomial(CLASSES, prior_scale=1.0), rows
 
 
 def poisson(num_rows: int, dimension: int) -> tuple[tb.Model, Rows]:
@@ -77,6 +97,8 @@ def gaussian(num_rows: int, dimension: int) -> tuple[tb.Model, Rows]:
 KINDS: dict[str, Callable[[int, int], tuple[tb.Model, Rows]]] = {
     "logistic": logistic,
     "paper": paper,
+    "steep": steep,
+    "multinomial": multinomial,
     "poisson": poisson,
     "student": student,
     "gaussian": gaussian,

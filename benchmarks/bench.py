@@ -1,0 +1,250 @@
+"""Side by side with the peers: every contestant on every posterior, one after the other, each in a fresh process.
+
+    python benchmarks/bench.py [--quick] [--only PROBLEM ...] [--contestants NAME ...] [--seconds S] [--out FOLDER]
+
+A child process without a compile cache imports its contestant, loads the posterior and prints the answer (see
+peers/contract.py). Its start-up is the time until it is ready, without loading the rows; its peak memory is what the
+system says of it. A child that fails or is stopped at the hard limit is a row too, with the last line of its error.
+Every row is stored at once in results/bench.jsonl (bench-quick.jsonl) and not run again: a run that was killed goes
+on where it was, and `--retry` runs again what failed. At the end peers/show.py writes the tables and the plots.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lines
+import numpy as np
+from processes import HIDDEN
+
+RESULTS = Path(__file__).parent / "results"
+NAME, QUICK_NAME = "bench", "bench-quick"
+SECONDS, QUICK_SECONDS = 6.0, 2.0
+LIMIT, LONG_LIMIT = 120.0, 180.0
+LONG = ("logistic-1000000-20", "multinomial")
+PREPARE_LIMIT = 900.0
+PACKAGES = ("tallbayes", "jax", "jaxlib", "numpy", "scipy", "numpyro", "blackjax", "nutpie")
+MODULES = {
+    "by_tallbayes": ("tallbayes", "tallbayes randomised", "tallbayes, the paper's ladder"),
+    "by_numpyro": ("NumPyro NUTS", "NumPyro HMCECS", "NumPyro mean-field VI", "NumPyro full-rank VI"),
+    "by_blackjax": (
+        "BlackJAX MALA",
+        "BlackJAX NUTS",
+        "BlackJAX SGLD",
+        "BlackJAX SGLD with control variates",
+    ),
+    "by_nutpie": ("nutpie",),
+    "gaussians": ("Laplace",),
+}
+CONTESTANTS = {name: module for module, names in MODULES.items() for name in names}
+
+
+class Run(NamedTuple):
+    """What a row is found by."""
+
+    problem: str
+    contestant: str
+    effort: float
+    seed: int
+
+
+@dataclass
+class Child:
+    """What a process printed, with the seconds from its start, and how it ended."""
+
+    lines: list[tuple[float, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    failure: str | None = None
+
+
+def watch(arguments: list[str], limit: float) -> Child:
+    """Run this script in a fresh process without a compile cache, and stop it at the limit."""
+    environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+    command = [sys.executable, __file__, *arguments, "--limit", str(limit)]
+    child, stopped = Child(), threading.Event()
+    with tempfile.TemporaryFile("w+") as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
+        timer = threading.Timer(limit, lambda: (stopped.set(), process.kill()))
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                child.lines.append((time.perf_counter() - started, json.loads(line)))
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            timer.cancel()
+            if process.returncode is None:
+                process.kill()
+        child.seconds, child.peak_bytes = time.perf_counter() - started, usage.ru_maxrss * 1024
+        if stopped.is_set():
+            child.failure = f"no answer within {limit:g} s"
+        elif process.returncode != 0:
+            child.failure = last_line(errors) or f"exit code {process.returncode}"
+    return child
+
+
+def last_line(errors: Any) -> str:
+    errors.seek(0)
+    return next((line.strip() for line in reversed(errors.read().splitlines()) if line.strip()), "")
+
+
+def run(key: Run) -> dict[str, Any]:
+    """The row of one contestant on one problem."""
+    effort = ["--seconds", str(key.effort), "--seed", str(key.seed)]
+    limit = LONG_LIMIT if key.problem.startswith(LONG) else LIMIT
+    child = watch(["--child", key.contestant, key.problem, *effort], limit)
+    ready = child.lines[0] if child.lines else (np.nan, {"loading": np.nan, "bytes": 0})
+    return {
+        "failure": child.failure,
+        "starting": ready[0] - ready[1]["loading"],
+        "loading": ready[1]["loading"],
+        "process_seconds": child.seconds,
+        "bytes_before": ready[1]["bytes"],
+        "peak_bytes": child.peak_bytes,
+        "answer": child.lines[1][1] if len(child.lines) > 1 else None,
+    }
+
+
+def child(contestant: str, problem: str, seconds: float, seed: int, limit: float) -> None:
+    """In the fresh process: import, load, say so, answer. Whatever else is printed goes to the errors."""
+    signal.alarm(int(limit) + 10)
+    with os.fdopen(os.dup(1), "w") as channel:
+        os.dup2(2, 1)
+        compete = import_module(f"peers.{CONTESTANTS[contestant]}").CONTESTANTS[contestant]
+        started = time.perf_counter()
+        posterior = load(problem)
+        ready = {"loading": time.perf_counter() - started, "bytes": own_peak()}
+        print(json.dumps(ready), file=channel, flush=True)
+        from peers.contract import Effort
+
+        answer = compete(posterior, Effort(seconds, seed=seed))
+        print(json.dumps(asdict(answer), default=plain), file=channel, flush=True)
+
+
+def load(problem: str) -> Any:
+    """The posterior with its mode and precision at hand."""
+    from peers import posteriors
+
+    posterior = posteriors.load(problem)
+    assert np.all(np.isfinite(posterior.mode))
+    assert np.all(np.isfinite(posterior.precision))
+    return posterior
+
+
+def prepare(problem: str) -> None:
+    """In a fresh process: find and store mode, precision and reference where they are not there yet."""
+    from peers import truths
+
+    load(problem)
+    truths.get(problem)
+
+
+def own_peak() -> int:
+    """The peak memory of this process so far, where the system tells it."""
+    status = Path("/proc/self/status")
+    sizes = re.findall(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else []
+    return 1024 * int(sizes[0]) if sizes else 0
+
+
+def plain(value: Any) -> Any:
+    """Arrays and NumPy's numbers as JSON has them."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return str(value)
+
+
+def found_versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def complete(keys: list[Run], path: Path, retry: bool) -> None:
+    """Run what is missing, problem by problem, and store every row as soon as it is there."""
+    stored = lines.read(path, Run)
+    missing = [key for key in keys if key not in stored or (retry and stored[key]["failure"] is not None)]
+    common = {"commit": lines.describe_commit(), "versions": found_versions(), "cores": os.cpu_count()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.read_bytes() and not path.read_bytes().endswith(b"\n"):
+        path.write_bytes(path.read_bytes() + b"\n")
+    began, prepared = time.perf_counter(), set()
+    for number, key in enumerate(missing):
+        if key.problem not in prepared:
+            prepared.add(key.problem)
+            found = watch(["--prepare", key.problem], PREPARE_LIMIT)
+            tell(f"{key.problem}: {told(found.failure, 'prepared')} in {found.seconds:.0f} s")
+        row = key._asdict() | run(key) | common
+        with path.open("a") as store:
+            store.write(json.dumps(row) + "\n")
+        spent = time.perf_counter() - began
+        left = spent / (number + 1) * (len(missing) - number - 1)
+        outcome = f"{told(row['failure'], 'done')} in {row['process_seconds']:.0f} s"
+        progress = f"{number + 1}/{len(missing)}, about {left / 60:.0f} minutes left"
+        tell(f"{progress}: {key.problem}, {key.contestant}: {outcome}")
+
+
+def told(failure: str | None, otherwise: str) -> str:
+    return otherwise if failure is None else f"FAILED ({failure})"
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def chosen(given: argparse.Namespace) -> list[Run]:
+    """All runs that were asked for, contestant after contestant within a problem."""
+    from peers import posteriors
+
+    problems = given.only or (posteriors.QUICK if given.quick else posteriors.NAMES)
+    seconds = given.seconds or (QUICK_SECONDS if given.quick else SECONDS)
+    return [Run(problem, name, seconds, given.seed) for problem in problems for name in given.contestants]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="side by side with the peers")
+    parser.add_argument("--quick", action="store_true", help="few problems and little effort, in a file of its own")
+    parser.add_argument("--only", nargs="+", metavar="PROBLEM")
+    parser.add_argument("--contestants", nargs="+", metavar="NAME", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--seconds", type=float, help="of drawing, for every contestant")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--retry", action="store_true", help="run again what failed")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--prepare", help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=float, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        return child(*given.child, given.seconds, given.seed, given.limit)
+    if given.prepare:
+        return prepare(given.prepare)
+    name = QUICK_NAME if given.quick else NAME
+    complete(chosen(given), given.out / f"{name}.jsonl", given.retry)
+    show = import_module("peers.show")
+    print(show.write(given.out, name))
+    return None
+
+
+if __name__ == "__main__":
+    main()

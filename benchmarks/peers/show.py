@@ -1,0 +1,369 @@
+"""The stored runs as tables, a summary and plots: bench.md, bench.json and bench-*.svg beside bench.jsonl.
+
+    python benchmarks/peers/show.py [FOLDER [NAME]]      without running anything
+
+What is extrapolated to the goal, and when a bias counts as seen, is said in laws.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from peers import laws  # noqa: E402
+from tallbayes.experiments import style  # noqa: E402
+
+OURS = "tallbayes"
+GROUPS = ("tallbayes", "NumPyro", "BlackJAX", "nutpie", "Laplace")
+SHADES = ("#0b5394", "#b45309", "#15803d", "#9d174d", "#525252")
+FAMILY = "logistic-{}-20"
+PANELS = {
+    "paper": ("paper-100-3", "paper-1000-3", "paper-10000-3"),
+    "logistic": tuple(FAMILY.format(num_rows) for num_rows in (1_000, 10_000, 100_000, 1_000_000)),
+    "others": ("flights", "randhie", "multinomial", "non-gaussian"),
+}
+
+Summary = dict[str, Any]
+
+
+def read(path: Path) -> list[Summary]:
+    """The last row of every contestant on every problem, in the order in which they first appear."""
+    found: dict[tuple[str, str], Summary] = {}
+    for line in path.read_text().splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[row["problem"], row["contestant"]] = row
+    return list(found.values())
+
+
+def as_answer(stored: Summary) -> Any:
+    """An answer as `laws` takes it."""
+    costs = {part: SimpleNamespace(**stored[part]) for part in ("setup", "sampling")}
+    return SimpleNamespace(**{**stored, **costs})
+
+
+def summarise(row: Summary, truth: Any) -> Summary:
+    """What the tables and plots show of one run; a run without an answer has its failure alone."""
+    common = {part: row[part] for part in ("problem", "contestant", "effort", "failure", "peak_bytes")}
+    if row["answer"] is None:
+        return common | {"answered": False}
+    answer = as_answer(row["answer"])
+    price = laws.cost_to(answer, truth, starting=row["starting"])
+    warm = answer.setup.seconds + answer.sampling.seconds
+    return common | {
+        "answered": True,
+        "law": answer.law,
+        "errors": asdict(laws.actual_errors(answer, truth)),
+        "stated": laws.noise(answer) if answer.law != "fixed" else None,
+        "setup_items": answer.setup.items,
+        "sampling_items": answer.sampling.items,
+        "warm": warm,
+        "cold": row["starting"] + answer.compiling + warm,
+        "starting": row["starting"],
+        "compiling": answer.compiling,
+        "bytes_before": row["bytes_before"],
+        "price": asdict(price),
+        "floor": str(price.floor),
+        "remark": remark(answer),
+        "remarks": answer.remarks,
+        "settings": answer.settings,
+    }
+
+
+def remark(answer: Any) -> str:
+    """What a reader has to know beside the numbers."""
+    if answer.law == "sampling":
+        return f"ESS {answer.ess:,.0f}"
+    if answer.law == "fixed":
+        return "nothing to draw"
+    status = answer.remarks.get("status", "converged")
+    return f"tolerance {answer.tolerance:g}, {status.replace('_', ' ')}"
+
+
+def number(value: float | None, form: str = ".2g") -> str:
+    """Few digits, and a word where there is no number.
+
+    >>> number(0.01234), number(123456.0, ",.3g"), number(float("inf")), number(None)
+    ('0.012', '1.23e+05', 'never', '')
+    """
+    if value is None:
+        return ""
+    return f"{value:{form}}" if np.isfinite(value) else "never"
+
+
+def seconds(value: float) -> str:
+    """Hundredths below ten, whole seconds above.
+
+    >>> seconds(0.1234), seconds(56.7), seconds(123456.0), seconds(float("inf"))
+    ('0.12', '57', '123,456', 'never')
+    """
+    return number(value, ".2f" if value < 10 else ",.0f")
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def run_table(runs: list[Summary]) -> list[str]:
+    """What was run, and how far off it is."""
+    header = (
+        "contestant", "worst mean off (sds)", "worst sd off (sds)", "stated", "items: set-up", "sampling",
+        "seconds: cold", "warm", "peak memory (MB)", "remarks",
+    )  # fmt: skip
+    return markdown(header, [run_cells(run) for run in runs])
+
+
+def run_cells(run: Summary) -> list[str]:
+    memory = f"{run['peak_bytes'] / 1e6:,.0f}"
+    if not run["answered"]:
+        return [run["contestant"], *[""] * 7, memory, f"FAILED: {clean(run['failure'])}"]
+    failed = f"; {clean(run['failure'])}" if run["failure"] else ""
+    return [
+        run["contestant"],
+        number(run["errors"]["mean_worst"]),
+        number(run["errors"]["sd_worst"]),
+        "unknown" if run["stated"] == np.inf else number(run["stated"]),
+        number(run["setup_items"]),
+        number(run["sampling_items"]),
+        seconds(run["cold"]),
+        seconds(run["warm"]),
+        memory,
+        run["remark"] + failed,
+    ]
+
+
+def clean(text: str) -> str:
+    """One cell of a table."""
+    return text.replace("|", "/")[:160]
+
+
+def price_table(runs: list[Summary]) -> list[str]:
+    """What it takes to bring the worst mean to the goal, and how many times what tallbayes takes."""
+    header = (
+        "contestant", "bias of the worst mean (sds)", "sampling scaled by", "items: sampling", "all", "seconds: warm",
+        "cold", "times ours: sampling items", "warm", "cold",
+    )  # fmt: skip
+    answered = [run for run in runs if run["answered"]]
+    ours = next((run["price"] for run in answered if run["contestant"] == OURS), None)
+    return markdown(header, [price_cells(run, ours) for run in answered])
+
+
+def price_cells(run: Summary, ours: Summary | None) -> list[str]:
+    price = run["price"]
+    ratios = [number(ratio(price, ours, part), ",.2g") for part in ("sampling_items", "warm", "cold")]
+    return [
+        run["contestant"],
+        run["floor"],
+        number(price["factor"]),
+        number(price["sampling_items"]),
+        number(price["items"]),
+        seconds(price["warm"]),
+        seconds(price["cold"]),
+        *ratios,
+    ]
+
+
+def ratio(price: Summary, ours: Summary | None, part: str) -> float | None:
+    """Nothing where ours is not known or neither of the two has any."""
+    if ours is None or not np.isfinite(ours[part]) or ours[part] == 0:
+        return None
+    return float(price[part] / ours[part])
+
+
+def page(problems: dict[str, list[Summary]], truths: dict[str, Any], rows: list[Summary], figures: list[str]) -> str:
+    """All tables, with the settings of every run folded away below its problem."""
+    commits, versions = (sorted({json.dumps(row[part]) for row in rows}) for part in ("commit", "versions"))
+    text = [
+        "# Side by side with the peers",
+        "",
+        f"Goal: the worst posterior mean to {laws.GOAL:g} posterior sds. Errors are actual, against the reference.",
+        f"Commits {', '.join(commits)}; {'; '.join(versions)}; {rows[0]['cores']} cores.",
+    ]
+    for problem, runs in problems.items():
+        truth = truths[problem]
+        text += [
+            "",
+            f"## {problem}",
+            "",
+            f"d = {len(truth.mean)}; the reference is off by {truth.worst_error:.1g} sds.",
+        ]
+        text += [
+            "",
+            *run_table(runs),
+            "",
+            f"To {laws.GOAL:g} posterior sds:",
+            "",
+            *price_table(runs),
+            "",
+            *settings(runs),
+        ]
+    return "\n".join([*text, "", *(f"![{figure}]({figure})" for figure in figures)]) + "\n"
+
+
+def settings(runs: list[Summary]) -> list[str]:
+    told = [
+        f"- {run['contestant']} ({run['effort']:g} s): "
+        + "; ".join(f"{name}: {value}" for name, value in run["settings"].items())
+        for run in runs
+        if run["answered"]
+    ]
+    return ["<details><summary>Settings</summary>", "", *told, "", "</details>"]
+
+
+def look(contestants: Sequence[str], name: str) -> dict[str, Any]:
+    """Colour by library, marker by contestant within it."""
+    group = next((number for number, start in enumerate(GROUPS) if name.startswith(start)), len(GROUPS) - 1)
+    fellows = [each for each in contestants if each.startswith(GROUPS[group])]
+    place = fellows.index(name) if name in fellows else 0
+    filled = {"markerfacecolor": "white"} if place % 2 else {}
+    marker = style.MARKERS[place % len(style.MARKERS)]
+    return {"color": SHADES[group], "marker": marker, "markersize": 5.0, "linewidth": 1.2, **filled}
+
+
+def family(problems: dict[str, list[Summary]], name: str) -> dict[int, Summary]:
+    """The runs of a contestant on the logistic problems of d = 20, by N."""
+    found = {}
+    for num_rows in (10**power for power in range(3, 7)):
+        for run in problems.get(FAMILY.format(num_rows), ()):
+            if run["contestant"] == name and run["answered"]:
+                found[num_rows] = run
+    return found
+
+
+def against_rows(
+    problems: dict[str, list[Summary]], panels: dict[str, tuple[str, Callable[[Summary], float]]], height: float = 5.0
+) -> Any:
+    """One panel for each title: its axis label, and what is shown of a run, infinite where it is left out."""
+    figure, axes = style.new_figure(len(panels), height=height)
+    contestants = contestants_of(problems)
+    for ax, (title, (label, value)) in zip(axes, panels.items(), strict=True):
+        for name in contestants:
+            points = {rows: value(run) for rows, run in family(problems, name).items()}
+            points = {rows: each for rows, each in points.items() if np.isfinite(each) and each > 0}
+            ax.plot(list(points), list(points.values()), label=name, **look(contestants, name))
+        ax.set(title=title, xlabel="N", ylabel=label)
+    whole_decades(axes)
+    legend(figure, axes[0])
+    return figure
+
+
+def whole_decades(axes: Sequence[Any]) -> None:
+    """Logarithmic axes from one power of ten to another: short ranges have no crowded labels then."""
+    for ax in axes:
+        ax.set(xscale="log", yscale="log")
+    for ax in axes:
+        for axis, limits in ((ax.xaxis, ax.set_xlim), (ax.yaxis, ax.set_ylim)):
+            low, high = axis.get_data_interval()
+            if 0 < low <= high < np.inf:
+                start = np.floor(np.log10(low) - 0.05)
+                limits(10**start, 10 ** max(start + 1, np.ceil(np.log10(high) + 0.05)))
+
+
+def legend(figure: Any, ax: Any) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+
+
+def contestants_of(problems: dict[str, list[Summary]]) -> list[str]:
+    return list(dict.fromkeys(run["contestant"] for runs in problems.values() for run in runs))
+
+
+def bias(run: Summary) -> float:
+    """Of runs that never reach the goal; others are left out."""
+    floor = run["price"]["floor"]
+    return floor["bias"] if floor["seen"] and floor["bias"] > laws.GOAL else np.inf
+
+
+def errors_figure(problems: dict[str, list[Summary]], names: Sequence[str]) -> Any:
+    """The actual error of the worst mean against what was spent, warm; the goal is dashed."""
+    shown = [name for name in names if name in problems]
+    figure, axes = style.new_figure(len(shown), height=4.8)
+    contestants = contestants_of(problems)
+    for ax, name in zip(axes, shown, strict=True):
+        for contestant in contestants:
+            run = next((run for run in problems[name] if run["contestant"] == contestant and run["answered"]), None)
+            point = ([run["warm"]], [run["errors"]["mean_worst"]]) if run else ([], [])
+            ax.plot(*point, label=contestant, linestyle="", **look(contestants, contestant))
+        ax.axhline(laws.GOAL, color="#a3a3a3", linewidth=1.0, linestyle="--", zorder=0)
+        ax.set(title=name, xlabel="seconds spent, warm")
+        ax.sharey(axes[0])
+    axes[0].set_ylabel("actual error of the worst mean (sds)")
+    whole_decades(axes)
+    legend(figure, axes[0])
+    return figure
+
+
+def draw(problems: dict[str, list[Summary]], folder: Path, name: str) -> list[str]:
+    """All figures there are runs for; their file names."""
+    figures = {}
+    if any(problem in problems for problem in PANELS["logistic"]):
+        figures["seconds"] = against_rows(
+            problems,
+            {
+                "logistic, d = 20: warm": ("seconds to 1% of an sd", lambda run: run["price"]["warm"]),
+                "cold": ("seconds to 1% of an sd", lambda run: run["price"]["cold"]),
+                "never, for a bias": ("bias of the worst mean (sds)", bias),
+            },
+        )
+        figures["items"] = against_rows(
+            problems,
+            {
+                "logistic, d = 20: sampling": ("data items to 1% of an sd", lambda run: run["price"]["sampling_items"]),
+                "with set-up": ("data items to 1% of an sd", lambda run: run["price"]["items"]),
+            },
+        )
+    for group, names in PANELS.items():
+        if any(problem in problems for problem in names):
+            figures[f"errors-{group}"] = errors_figure(problems, names)
+    for each, figure in figures.items():
+        style.save_svg(figure, folder / f"{name}-{each}.svg")
+    return [f"{name}-{each}.svg" for each in figures]
+
+
+def strict(value: Any) -> Any:
+    """JSON has no infinity.
+
+    >>> strict({"a": [1.0, float("inf")]})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {name: strict(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(each) for each in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def write(folder: Path, name: str, get: Callable[[str], Any] | None = None) -> str:
+    """Tables, summary and plots of what is stored; `get` tells the truth of a problem. Returns the tables."""
+    if get is None:
+        from peers.truths import get
+    rows = read(folder / f"{name}.jsonl")
+    truths = {problem: get(problem) for problem in dict.fromkeys(row["problem"] for row in rows)}
+    runs = [summarise(row, truths[row["problem"]]) for row in rows]
+    problems = {problem: [run for run in runs if run["problem"] == problem] for problem in truths}
+    figures = draw(problems, folder, name)
+    text = page(problems, truths, rows, figures)
+    (folder / f"{name}.md").write_text(text)
+    summary = {"goal": laws.GOAL, "commits": sorted({row["commit"] for row in rows}), "runs": runs}
+    (folder / f"{name}.json").write_text(json.dumps(strict(summary), indent=1, allow_nan=False) + "\n")
+    return text
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    print(
+        write(Path(arguments[0]) if arguments else HERE.parent / "results", arguments[1] if arguments[1:] else "bench")
+    )
