@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sbc import hotelling_p, shift_and_spread
@@ -44,6 +44,17 @@ FAR, FAR_OUTSIDE = 3.0, 4.5
 FEWEST = 5
 BROKEN = ("interval", "narrow", "bias", "rmse")
 STATED = ("wide", "shifted", "uniform", "moments")
+
+
+class Class(NamedTuple):
+    """What is judged together."""
+
+    problem: str
+    method: str
+    tolerance: float
+
+    def __str__(self) -> str:
+        return f"{self.problem} {self.method} {self.tolerance:g}"
 
 
 @dataclass(frozen=True, eq=False)

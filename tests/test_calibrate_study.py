@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import calibrate
 import calibration
+import calibration_references
 import problems
 
 BOUND = 1e-5
@@ -154,7 +155,7 @@ def test_the_bound_shares_the_false_alarm_among_all_tests():
 
 def test_derivatives_of_the_multinomial_reference():
     _, rows = problems.make("multinomial-60-2")
-    posterior = calibrate.MultinomialPosterior(rows["x"], rows["y"], 2)
+    posterior = calibration_references.MultinomialPosterior(rows["x"], rows["y"], 2)
     mode, hessian = posterior.mode
     line = np.array([0.3, -0.2, 0.5, 0.1])
 

@@ -691,3 +691,22 @@ def test_ctrl_c_while_starting_ends_in_one_line(
     assert here.seen.count("interrupted before there was anything to keep") == 1
     assert "Traceback" not in here.seen
     assert not (tmp_path / "run").exists()
+
+
+def test_a_table_that_was_ingested_is_fitted_by_the_same_command(
+    fitted: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows are in another order, so that paths differ; the posterior is the same."""
+    table, out = tmp_path / "flights.table", tmp_path / "run2"
+    assert cli.main(["ingest", str(fitted.data), "--out", str(table), "--quiet"]) == 0
+    capsys.readouterr()
+    command = ["fit", str(table), "--formula", FORMULA, "--tolerance", "0.05", "--seed", "1"]
+    assert cli.main([*command, "--out", str(out), "--quiet"]) == 0
+    assert "C(carrier)[T.UA]" in capsys.readouterr().out
+    one, other = fitted.result, tb.load(out / RESULT)
+    assert list(other["mean"].value) == NAMES
+    apart = np.abs(one["mean"].flat_value - other["mean"].flat_value) / one["sd"].flat_value
+    # Both errors are 0.05 sd at most; 4.5 of them together would be one false alarm in 100,000.
+    assert np.all(apart < 4.5 * np.hypot(0.05, 0.05))
+    missing = tmp_path / "nowhere.table"
+    assert cli.main(["fit", str(missing), "--formula", FORMULA, "--tolerance", "0.05"]) == 2

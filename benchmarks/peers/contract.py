@@ -84,6 +84,7 @@ class Answer:
     setup       mode, Hessian, warm-up or optimisation, without compiling (a gift counts as it was paid for)
     sampling    draws, without compiling
     ess         of the worst mean, where the contestant has draws
+    sd_noise    the standard error of the worst sd in units of itself, from the same draws
     tolerance   what was asked for, where the contestant takes such a thing
     error       what the contestant itself says of its errors, in posterior sds, where it says anything
     """
@@ -96,6 +97,7 @@ class Answer:
     compiling: float
     settings: dict[str, Any]
     ess: float | None = None
+    sd_noise: float | None = None
     tolerance: float | None = None
     error: float | None = None
     remarks: dict[str, Any] = field(default_factory=dict)

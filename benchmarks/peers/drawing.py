@@ -31,15 +31,31 @@ def worst_ess(draws: np.ndarray) -> float:
     Of n draws it is at most n log10 n, which also stands where short chains give a negative one, as in Stan. It is 0
     where any coordinate did not move or is not finite.
     """
-    from numpyro.diagnostics import effective_sample_size
-
     chains = np.asarray(draws, np.float64)
     chains = chains[None] if chains.ndim == 2 else chains
     if not np.all(np.isfinite(chains)) or np.any(np.ptp(chains, axis=(0, 1)) == 0):
         return 0.0
+    return float(np.min(effective_numbers(chains)))
+
+
+def effective_numbers(chains: np.ndarray) -> np.ndarray:
+    """Of every coordinate, bounded as `worst_ess` says."""
+    from numpyro.diagnostics import effective_sample_size
+
     found, number = effective_sample_size(chains), chains.shape[0] * chains.shape[1]
     most = number * np.log10(number)
-    return float(np.min(np.where((found > 0) & (found < most), found, most)))
+    return np.where((found > 0) & (found < most), found, most)
+
+
+def worst_sd_noise(draws: np.ndarray) -> float:
+    """The standard error of the worst sd, in units of itself: that of its squared deviations, halved."""
+    chains = np.asarray(draws, np.float64)
+    chains = chains[None] if chains.ndim == 2 else chains
+    squares = (chains - chains.mean(axis=(0, 1))) ** 2
+    if not np.all(np.isfinite(squares)) or np.any(np.ptp(squares, axis=(0, 1)) == 0):
+        return np.inf
+    spread = squares.std(axis=(0, 1)) / np.sqrt(effective_numbers(squares))
+    return float(np.max(spread / (2 * squares.mean(axis=(0, 1)))))
 
 
 def draw_until(
@@ -88,5 +104,6 @@ def answer_from_draws(
         compiling=stopwatch.compiling,
         settings=settings | {"draws": len(flat)},
         ess=worst_ess(draws),
+        sd_noise=worst_sd_noise(draws),
         remarks=remarks or {},
     )

@@ -25,6 +25,7 @@ from scipy.special import ndtri
 GOAL = 0.01
 FALSE_ALARM = 1e-3
 MISSED = 0.05
+HOPELESS = 1.0
 
 
 @dataclass(frozen=True)
@@ -161,8 +162,12 @@ def scaling(answer: Any, floor: Floor, goal: float) -> float:
     16.0
     >>> scaling(Thing(law="tolerance", tolerance=0.01, error=0.004), none, 0.01)
     1.0
+    >>> scaling(Thing(law="tolerance", tolerance=0.1, error=20.0), none, 0.01)
+    inf
+
+    An error of a posterior sd and more says that nothing was found, and there is no law to go by.
     """
-    if floor.bias > goal:
+    if floor.bias > goal or noise(answer) >= HOPELESS:
         return np.inf
     if answer.law == "fixed":
         return 1.0
@@ -171,8 +176,29 @@ def scaling(answer: Any, floor: Floor, goal: float) -> float:
     return float(factor if answer.law == "sampling" else max(1.0, factor))
 
 
-def cost_to(answer: Any, truth: Any, goal: float = GOAL, starting: float = 0.0) -> Price:
+def factor_for_sds(answer: Any, goal: float = GOAL) -> float | None:
+    """By how much sampling is scaled for the worst sd to have an error of `goal` of itself; None where it is not known.
+
+    A stated tolerance is for means and sds alike.
+
+    >>> from types import SimpleNamespace as Thing
+    >>> factor_for_sds(Thing(law="sampling", sd_noise=0.02)), factor_for_sds(Thing(law="sampling", sd_noise=None))
+    (4.0, None)
+    >>> factor_for_sds(Thing(law="tolerance", tolerance=0.01, error=0.004))
+    1.0
+    """
+    if answer.law == "fixed":
+        return None
+    spread = getattr(answer, "sd_noise", None) if answer.law == "sampling" else noise(answer)
+    if spread is None:
+        return None
+    return float((spread / goal) ** 2 if answer.law == "sampling" else max(1.0, (spread / goal) ** 2))
+
+
+def cost_to(answer: Any, truth: Any, goal: float = GOAL, starting: float = 0.0, sds: bool = False) -> Price | None:
     """What it costs to bring the worst mean to `goal` posterior sds; `starting` are the seconds a process starts in.
+
+    With `sds` it is the worst mean and the worst sd, and None where an answer says nothing of the noise of its sds.
 
     >>> from types import SimpleNamespace as Thing
     >>> cost = Thing(items=1e6, seconds=2.0)
@@ -183,6 +209,11 @@ def cost_to(answer: Any, truth: Any, goal: float = GOAL, starting: float = 0.0) 
     """
     floor = find_floor(answer, truth)
     factor = scaling(answer, floor, goal)
+    if sds:
+        more = factor_for_sds(answer, goal)
+        if more is None:
+            return None
+        factor = max(factor, more)
     items, seconds = (scaled(factor, part) for part in (answer.sampling.items, answer.sampling.seconds))
     warm = answer.setup.seconds + seconds
     return Price(goal, factor, items, answer.setup.items + items, warm, starting + answer.compiling + warm, floor)

@@ -61,6 +61,7 @@ def summarise(row: Summary, truth: Any) -> Summary:
         return common | {"answered": False}
     answer = as_answer(row["answer"])
     price = laws.cost_to(answer, truth, starting=row["starting"])
+    both = laws.cost_to(answer, truth, starting=row["starting"], sds=True)
     warm = answer.setup.seconds + answer.sampling.seconds
     return common | {
         "answered": True,
@@ -75,6 +76,7 @@ def summarise(row: Summary, truth: Any) -> Summary:
         "compiling": answer.compiling,
         "bytes_before": row["bytes_before"],
         "price": asdict(price),
+        "price_with_sds": None if both is None else asdict(both),
         "floor": str(price.floor),
         "remark": remark(answer),
         "remarks": answer.remarks,
@@ -154,15 +156,15 @@ def price_table(runs: list[Summary]) -> list[str]:
     """What it takes to bring the worst mean to the goal, and how many times what tallbayes takes."""
     header = (
         "contestant", "bias of the worst mean (sds)", "sampling scaled by", "items: sampling", "all", "seconds: warm",
-        "cold", "times ours: sampling items", "warm", "cold",
+        "cold", "times ours: sampling items", "warm", "cold", "with sds: warm", "cold", "times ours: warm", "cold",
     )  # fmt: skip
     answered = [run for run in runs if run["answered"]]
-    ours = next((run["price"] for run in answered if run["contestant"] == OURS), None)
+    ours = next((run for run in answered if run["contestant"] == OURS), None)
     return markdown(header, [price_cells(run, ours) for run in answered])
 
 
-def price_cells(run: Summary, ours: Summary | None) -> list[str]:
-    price = run["price"]
+def price_cells(run: Summary, reference: Summary | None) -> list[str]:
+    price, ours = run["price"], reference and reference["price"]
     ratios = [number(ratio(price, ours, part), ",.2g") for part in ("sampling_items", "warm", "cold")]
     return [
         run["contestant"],
@@ -173,7 +175,41 @@ def price_cells(run: Summary, ours: Summary | None) -> list[str]:
         seconds(price["warm"]),
         seconds(price["cold"]),
         *ratios,
+        *both_cells(run["price_with_sds"], reference and reference["price_with_sds"]),
     ]
+
+
+def both_cells(price: Summary | None, ours: Summary | None) -> list[str]:
+    """What means and sds together take; nothing where that is not known."""
+    if price is None:
+        return [""] * 4
+    ratios = [number(ratio(price, ours, part), ",.2g") for part in ("warm", "cold")]
+    return [seconds(price["warm"]), seconds(price["cold"]), *ratios]
+
+
+def overview(problems: dict[str, list[Summary]], part: str, form: Callable[[float], str]) -> list[str]:
+    """A row a contestant and a column a problem; a bias above the goal in brackets, a failure as a dash."""
+
+    def cell(name: str, runs: list[Summary]) -> str:
+        run = next((run for run in runs if run["contestant"] == name), None)
+        if run is None or not run["answered"]:
+            return "-"
+        price = run["price"]
+        if np.isfinite(price[part]):
+            return form(price[part])
+        return f"({run['floor']})" if price["floor"]["seen"] else "(unknown)"
+
+    names = contestants_of(problems)
+    return markdown(
+        ("contestant", *problems), [[name, *(cell(name, runs) for runs in problems.values())] for name in names]
+    )
+
+
+OVERVIEWS = {
+    "Seconds, warm": ("warm", lambda value: seconds(value)),
+    "Seconds, cold": ("cold", lambda value: seconds(value)),
+    "Data items of sampling": ("sampling_items", lambda value: number(value)),
+}
 
 
 def ratio(price: Summary, ours: Summary | None, part: str) -> float | None:
@@ -192,6 +228,9 @@ def page(problems: dict[str, list[Summary]], truths: dict[str, Any], rows: list[
         f"Goal: the worst posterior mean to {laws.GOAL:g} posterior sds. Errors are actual, against the reference.",
         f"Commits {', '.join(commits)}; {'; '.join(versions)}; {rows[0]['cores']} cores.",
     ]
+    for title, (part, form) in OVERVIEWS.items():
+        told = f"{title}, to {laws.GOAL:g} posterior sds (in brackets a bias that no draws remove):"
+        text += ["", told, "", *overview(problems, part, form)]
     for problem, runs in problems.items():
         truth = truths[problem]
         text += [
