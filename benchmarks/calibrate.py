@@ -355,7 +355,10 @@ def main() -> None:
             reference(name)
         lines.complete([Key(*each, seed, METHOD_VERSION) for each in classes for seed in range(given.seeds)], path, run)
     found = read(path, classes)
-    judged = {name: group(name, stored) for name, stored in found.items()}
+    judged = {
+        name: group(name, stored) if len(stored) >= given.seeds else f"only {len(stored)} seeds so far"
+        for name, stored in found.items()
+    }
     groups = [each for each in judged.values() if isinstance(each, Group)]
     bound = calibration.bonferroni([each.judged for each in groups], FALSE_ALARM)
     summaries = [summarise(each, bound) for each in groups]
