@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 import calibrate
 import calibration

@@ -386,7 +386,7 @@ def doubt(blocks: int) -> float:
     """How far off, as a part of it, a number may be that was foreseen from so many blocks.
 
     >>> doubt(0), doubt(4), doubt(1600)
-    (1.0, 0.2, 0.01)
+    (1.0, 0.5, 0.025)
     """
     return DOUBT / blocks**0.5 if blocks else 1.0
 
