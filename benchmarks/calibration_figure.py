@@ -15,7 +15,7 @@ COLUMNS = ("anchored, tolerance 0.1", "anchored, a finer tolerance", "randomised
 MEANS, SDS = style.COLOURS[0], style.COLOURS[1]
 QUIET = "#737373"
 LEAST_SHOWN = 0.011
-GRID = np.linspace(0, 1, 101)
+GRID = np.linspace(0, 1, 51)
 
 
 def draw(groups: dict[Class, Runs]) -> Any:

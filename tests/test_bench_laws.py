@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from peers import laws
 
 DIMENSION, ESS = 20, 4e4
 TRIALS = 1_000
 # At the stated rate of 1e-3, an honest sampler is accused in more trials than this with a probability of 1.1e-7.
 MOST_ALARMS = 9
-
-
-def load_laws() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "peers" / "laws.py"
-    spec = importlib.util.spec_from_file_location("benchmark_laws", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-laws = load_laws()
 
 
 def truth(dimension: int = DIMENSION) -> Any:

@@ -6,20 +6,15 @@ Seeds are fixed. A bound of 1e-5 a test, of which there are some fifty, makes a 
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
-
-import numpy as np
-import pytest
-from scipy.special import stdtrit
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 import calibrate
 import calibration
 import calibration_references
+import numpy as np
 import problems
+import pytest
+from scipy.special import stdtrit
 
 BOUND = 1e-5
 SEEDS, QUANTITIES = 200, 6

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import mutations
 import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tallbayes"
 
 
-def load_study() -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        return importlib.import_module("mutations")
-
-
-mutations = load_study()
 every = pytest.mark.parametrize("mutation", mutations.MUTATIONS, ids=lambda mutation: mutation.name)
 
 

@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
-
-
-def load_references() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "references.py"
-    spec = importlib.util.spec_from_file_location("benchmark_references", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-references = load_references()
+import references
 
 
 def rows_of(kind: str) -> tuple[np.ndarray, np.ndarray]:

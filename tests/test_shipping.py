@@ -81,3 +81,18 @@ def test_a_journey_that_breaks_down_is_told_by_all_that_were_not_cancelled(tmp_p
     held.futures[0].set_exception(OSError("gone"))
     with pytest.raises(OSError, match="gone"):
         futures[1].result(5)
+
+
+def test_what_cannot_be_sent_again_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    class ClosesAfterOne(Held):
+        def submit(self, task: Any, /, *arguments: Any) -> Future[Any]:
+            if self.futures:
+                raise RuntimeError("closed")
+            return super().submit(task, *arguments)
+
+    held = ClosesAfterOne()
+    futures = submit_all(Shipping(held, tmp_path), square, [("subject", 1), ("subject", 3)])
+    held.futures[0].set_result([1])
+    assert futures[0].result(5) == 1
+    with pytest.raises(RuntimeError, match="closed"):
+        futures[1].result(5)

@@ -94,7 +94,12 @@ class Shipping:
                 if part.set_running_or_notify_cancel():
                     part.set_result(result)
             for part, each in list(zip(parts, arguments, strict=True))[len(results) :]:
-                self.submit(task, *each).add_done_callback(partial(_follow, part))
+                try:
+                    self.submit(task, *each).add_done_callback(partial(_follow, part))
+                except Exception as error:
+                    # Nobody sees what a callback raises: the part would be waited for in vain.
+                    if part.set_running_or_notify_cancel():
+                        part.set_exception(error)
 
         def give_up(part: Future[Any]) -> None:
             if part.cancelled() and all(each.cancelled() for each in parts):
