@@ -223,6 +223,39 @@ def test_what_has_arrived_is_kept_from_one_time_to_the_next():
     assert this.rest() == 0
 
 
+class Waiting:
+    """An executor elsewhere that does nothing by itself."""
+
+    elsewhere = True
+
+    def __init__(self) -> None:
+        self.futures: list[tuple[int, Future]] = []
+
+    def capacity(self) -> int:
+        return 4
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        self.futures.append((arguments[2], Future()))
+        return self.futures[-1][1]
+
+
+def test_what_arrives_while_others_are_called_back_is_kept():
+    """As the first is cancelled the second is done, as may be with workers elsewhere."""
+    executor = Waiting()
+    this = Dispatcher(executor, None, None, lambda level: 1, late=np.inf)
+    assert list(this.collect([(0, range(4))], deadline=time.monotonic())) == []
+    (_, first), (_, second), *_ = executor.futures
+    first.add_done_callback(lambda _: second.set_result("kept"))
+    assert this.rest() == 1
+    assert first.cancelled()
+    assert list(this.collect([(0, range(4))], deadline=time.monotonic())) == []
+    assert [index for index, _ in executor.futures] == [0, 1, 2, 3, 0, 2, 3]
+    for _, future in executor.futures[4:]:
+        future.set_result("made again")
+    handed = [result for _, result in this.collect([(0, range(4))])]
+    assert handed == ["made again", "kept", "made again", "made again"]
+
+
 def test_control_what_was_under_way_is_issued_again():
     executor = Virtual(10, lambda level, index, attempt: {0: 5.0, 7: 1.0 if attempt else 50.0}.get(index, 1.0))
     this = dispatcher(executor, late=np.inf)

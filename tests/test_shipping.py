@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,34 @@ def test_a_task_that_fails_fails_alone(tmp_path: Path, numbers: tuple[int, ...])
                 assert future.result(5) == number**2
 
 
-def test_a_journey_is_cancelled_with_the_last_of_its_tasks(tmp_path: Path) -> None:
+def test_a_journey_is_cancelled_with_the_last_of_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held()
+    held._client = held  # type: ignore[attr-defined]
+    monkeypatch.setattr(shipping, "submit_to_dask", Held.submit)
     futures = submit_all(Shipping(held, tmp_path), square, [("subject", 1), ("subject", 2)])
     assert futures[0].cancel()
     assert not held.futures[0].cancelled()
     assert futures[1].cancel()
     assert held.futures[0].cancelled()
+
+
+def test_a_pool_is_told_nothing_of_what_is_given_up(tmp_path: Path) -> None:
+    """One cancelled future would keep a broken pool from failing the others."""
+    held = Held()
+    ship = Shipping(held, tmp_path)
+    given_up, kept = ship.submit(square, "subject", 1), ship.submit(square, "subject", 2)
+    assert given_up.cancel()
+    for future in held.futures:
+        future.set_exception(BrokenProcessPool("gone"))
+    assert given_up.cancelled()
+    assert isinstance(kept.exception(5), BrokenProcessPool)
+
+
+def test_control_a_cancelled_future_cannot_be_failed() -> None:
+    future: Future[Any] = Future()
+    future.cancel()
+    with pytest.raises(InvalidStateError):
+        future.set_exception(BrokenProcessPool("gone"))
 
 
 def test_a_journey_that_breaks_down_is_told_by_all_that_were_not_cancelled(tmp_path: Path) -> None:

@@ -167,9 +167,11 @@ def _patience(run: Run, tuning: Tuning) -> float:
 def _reconsidered(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> tuple[Run, Tuning]:
     """Larger pilots around the pair that was taken, with Taylor and with Blend; the run itself where none is better."""
     decision = run.decisions.settle(partial(_reconsider, method, run, tuning, choices, rebuild))
-    spent = run.evaluations + decision.evaluations
     if decision.kept:
-        return replace(run, evaluations=spent), tuning
+        # The run itself, not a copy: its dispatcher holds what has arrived.
+        run.evaluations += decision.evaluations
+        return run, tuning
+    spent = run.evaluations + decision.evaluations
     problem = rebuild(Blend(1, Blocks())) if decision.blended and _is_taylor(method, run) else run.problem
     return _following(run, problem, decision, spent), decision.tuning
 

@@ -162,8 +162,11 @@ class Dispatcher:
         """Cancel what is under way, and keep what has arrived; the row gradients of all that was not handed over."""
         self._receive(0.0)
         for future in list(self._under_way):
+            if not future.cancel() and future.done():
+                self._take_in(future)
+                continue
             issue = self._departed(future)
-            if issue is not None and not future.cancel():
+            if issue is not None and not future.cancelled():
                 self._beyond += issue.price
         self._copies.clear()
         for line in self._lines.values():
@@ -242,6 +245,7 @@ class Dispatcher:
     def _issue(self, likely: Sequence[float]) -> None:
         """Fill the places, as long as what waits to be handed over stays within bounds."""
         while self._has_place():
+            self._receive(0.0)
             late = self._late_block()
             level = self._wanted_level(likely) if late is None else None
             if level is None and late is None:

@@ -115,7 +115,7 @@ class Shipping:
         light = None if ground is subject else replace(subject, ground=None)
         whole = self._parcel(ground), task, light, arguments
         if self._client is None:
-            return self.executor.submit(run, *whole)
+            return _apart(self.executor.submit(run, *whole))
         return submit_to_dask(self._client, run, *whole)
 
     def capacity(self) -> int:
@@ -157,6 +157,17 @@ def submit_to_dask(client: Any, task: Callable[..., Any], /, *arguments: Any) ->
     mirror.add_done_callback(lambda done: future.release() if done.cancelled() else None)
     client.loop.add_callback(follow)
     return mirror
+
+
+def _apart(theirs: Future[Any]) -> Future[Any]:
+    """A future of our own that ends as theirs does, and can be cancelled without a word to them.
+
+    In a process pool that breaks down, one cancelled future stops Python 3.11 from telling the others that it has: they
+    would be waited for without end. What is given up may run in vain; it is no more than waits beside the workers.
+    """
+    ours: Future[Any] = Future()
+    theirs.add_done_callback(partial(_follow, ours))
+    return ours
 
 
 def _follow(part: Future[Any], done: Future[Any]) -> None:
