@@ -48,6 +48,8 @@ MAX_ATTEMPTS = 4
 PATIENCE = 4.0
 BETTER = 0.5
 REPAYS = 8.0
+# Row gradients times parameters: about a second of sampling, where a second pair of programs takes several to compile.
+WORTH_COMPILING = 1e8
 SURE_LEVELS = 4
 
 Rebuild = Callable[[GradientEstimator], Problem]
@@ -188,7 +190,8 @@ def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, re
     if known.trial.price < REPAYS * least or not tuner.affords(2 * SURE_LEVELS * least):
         return stay
     options = [tune(tuner, known, tuning.time)]
-    blended = _blended(method, run, rebuild)
+    worth_compiling = known.trial.price * run.problem.plan.target.dimension > WORTH_COMPILING
+    blended = _blended(method, run, rebuild) if worth_compiling else None
     if blended is not None:
         narrowed = _around(choices, options[0][2].chosen)
         options.append(tune(replace(tuner, problem=blended, choices=narrowed), None, tuning.time))
