@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-profile \
-	bench bench-quick calibrate mutate bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
+	bench bench-quick bench-far calibrate mutate bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
+	@echo "make bench-far         where the time goes where the Gaussian is a poor control (2 minutes)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
 	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"
@@ -88,6 +89,9 @@ bench-minibatch: $(BENCH_STAMP)
 
 bench-profile: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/profile_level.py
+
+bench-far: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/far_from_gaussian.py
 
 bench: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/bench.py

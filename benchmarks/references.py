@@ -175,16 +175,20 @@ class Sums:
         """Mean and sd of every scaled coordinate, and the errors of both, (2, d)."""
         moments, controls = np.array(self.moments), np.array(self.controls)
         moments = moments - controls @ np.linalg.lstsq(self.products, self.crosses, rcond=1e-12)[0]
-        whole = moments.mean(axis=0)
-        d = (len(whole) - 1) // 2
-        mean, second = whole[1 : d + 1] / whole[0], whole[d + 1 :] / whole[0]
-        sd = np.sqrt(second - mean**2)
-        first = (moments[:, 1 : d + 1] - mean * moments[:, :1]) / whole[0]
-        square = (moments[:, d + 1 :] - second * moments[:, :1]) / whole[0]
-        influence = np.array([first, (square - 2 * mean * first) / (2 * sd)])
-        groups = np.array_split(np.arange(len(moments)), BATCHES)
-        batches = np.stack([influence[:, group].mean(axis=1) for group in groups], axis=1)
-        return mean, sd, batches.std(axis=1, ddof=1) / np.sqrt(BATCHES)
+        d = moments.shape[1] // 2
+        return mean_and_sd(moments[:, :1], moments[:, 1 : d + 1], moments[:, d + 1 :])
+
+
+def mean_and_sd(weight: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of u, from batch means of w, w u, w u^2, (batches, d) each: mean and sd, (d,), and the errors of both, (2, d)."""
+    whole = weight.mean(axis=0)
+    mean, square = first.mean(axis=0) / whole, second.mean(axis=0) / whole
+    sd = np.sqrt(square - mean**2)
+    off, square_off = (first - mean * weight) / whole, (second - square * weight) / whole
+    influence = np.array([off, (square_off - 2 * mean * off) / (2 * sd)])
+    groups = np.array_split(np.arange(len(weight)), BATCHES)
+    batches = np.stack([influence[:, group].mean(axis=1) for group in groups], axis=1)
+    return mean, sd, batches.std(axis=1, ddof=1) / np.sqrt(BATCHES)
 
 
 def solve(posterior: Posterior, goal: float, freedom: float | None, max_draws: int = 20_000_000) -> Reference:

@@ -3,7 +3,7 @@
 The first call in the process is the answer, and what it takes longer than later calls with other seeds counts as
 compiling; compiling runs on threads beside the set-up, so that no clock could tell the two apart within one call. A
 call that is given the anchor has no set-up: its seconds are those of sampling, and the rest of a warm call is the
-set-up. Sampling items are row gradients along paths, pilots and all.
+set-up. Sampling items are row gradients along paths, pilots and all, on average over all seeds that were run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ COARSER = (0.02, 0.04)
 PAPER_PROBLEMS = ("paper", "logistic")
 STARTING = 30.0
 FURTHER_EFFORTS = 4
+WARM_CALLS = 5
 
 Call = Callable[..., tuple[tb.Result, float]]
 
@@ -73,10 +74,11 @@ def make_call(posterior: Any, effort: Effort, method: Any) -> Call:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a warm call, of it the set-up, and what was learnt of the cost on the way."""
+    """Seconds of a warm call, of it the set-up, and what was learnt of the cost on the way; sampling items by seed."""
 
     whole: float
     setup: float
+    items: list[int]
     statuses: list[str]
     law: dict[str, Any]
 
@@ -86,15 +88,16 @@ def contest(posterior: Any, effort: Effort, method: Any, tolerance: float, coars
     call = make_call(posterior, effort, method)
     result, cold = call(tolerance, effort.seed)
     if result.status is tb.Status.max_seconds:
-        timing = Timing(cold, 0.0, [], {})
+        timing = Timing(cold, 0.0, [], [], {})
     else:
         timing = later_calls(call, result.anchor, tolerance, coarser, effort)
+    items = [result.cost.evaluations, *timing.items]
     return Answer(
         mean=np.asarray(result["mean"].flat_value),
         sd=np.asarray(result["sd"].flat_value),
         law="tolerance",
         setup=Cost(float(result.cost.setup_evaluations), timing.setup),
-        sampling=Cost(float(result.cost.evaluations), timing.whole - timing.setup),
+        sampling=Cost(float(np.mean(items)), timing.whole - timing.setup),
         compiling=max(0.0, cold - timing.whole),
         settings={
             "method": result.method,
@@ -109,6 +112,7 @@ def contest(posterior: Any, effort: Effort, method: Any, tolerance: float, coars
             "levels": len(result.levels),
             "warm_seconds": timing.whole if timing.statuses else None,
             "warm_statuses": timing.statuses,
+            "items_by_seed": items,
             "law": timing.law,
             "notes": list(result.notes),
         },
@@ -116,20 +120,21 @@ def contest(posterior: Any, effort: Effort, method: Any, tolerance: float, coars
 
 
 def later_calls(call: Call, anchor: Any, tolerance: float, coarser: tuple[float, ...], effort: Effort) -> Timing:
-    """A warm call with another seed, the same without set-up, and while there is time a third seed and coarser
+    """A warm call with another seed, the same without set-up, and while there is time further seeds and coarser
     tolerances, these without set-up too."""
     until = time.perf_counter() + FURTHER_EFFORTS * effort.seconds
     warm = [call(tolerance, effort.seed + 1)]
     bare, sampling = call(tolerance, effort.seed + 1, anchor)
-    if time.perf_counter() + warm[0][1] < until:
-        warm.append(call(tolerance, effort.seed + 2))
+    while len(warm) < WARM_CALLS and time.perf_counter() + max(seconds for _, seconds in warm) < until:
+        warm.append(call(tolerance, effort.seed + len(warm) + 1))
     law = {f"{tolerance:g}": outcome(bare, sampling)}
     for each in coarser:
         if time.perf_counter() + sampling < until:
             law[f"{each:g}"] = outcome(*call(each, effort.seed + 1, anchor))
     whole = float(np.median([seconds for _, seconds in warm]))
     setup = min(whole, max(0.0, warm[0][1] - sampling))
-    return Timing(whole, setup, sorted({result.status.name for result, _ in warm}), law)
+    items = [result.cost.evaluations for result, _ in warm]
+    return Timing(whole, setup, items, sorted({result.status.name for result, _ in warm}), law)
 
 
 def outcome(result: tb.Result, seconds: float) -> dict[str, Any]:

@@ -95,15 +95,7 @@ class Sums:
         """Mean and sd of every u_j, (d,), and the errors of both, (2, d)."""
         slopes = np.linalg.pinv(self.products, rcond=1e-12, hermitian=True) @ self.crosses
         moments = np.array(self.moments) - np.einsum("kaj,jab->kbj", np.array(self.controls), slopes)
-        weight, first, second = moments.mean(axis=0)
-        mean, second = first / weight, second / weight
-        sd = np.sqrt(second - mean**2)
-        first = (moments[:, 1] - mean * moments[:, 0]) / weight
-        square = (moments[:, 2] - second * moments[:, 0]) / weight
-        influence = np.array([first, (square - 2 * mean * first) / (2 * sd)])
-        groups = np.array_split(np.arange(len(moments)), references.BATCHES)
-        batches = np.stack([influence[:, group].mean(axis=1) for group in groups], axis=1)
-        return mean, sd, batches.std(axis=1, ddof=1) / np.sqrt(references.BATCHES)
+        return references.mean_and_sd(*moments.swapaxes(0, 1))
 
 
 def solve(target: Target, freedom: float, goal: float, max_draws: int, seed: int) -> Reference:

@@ -1,0 +1,86 @@
+"""Where the time goes where the Gaussian is a poor control: logistic regression, N = 200, d = 20, large coefficients.
+
+    make bench-far      prints a table, writes results/far_from_gaussian.json (2 minutes)
+
+The default beside all rows in every step, to 1% of a posterior sd for means and sds, warm: a first call compiles, and
+three seeds follow. `around` is the processor time of the threads that run blocks, which is Python and NumPy before and
+after compiled paths; the paths themselves run on XLA's threads.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from lines import describe_commit
+from peers import posteriors
+
+import tallbayes as tb
+from tallbayes import multilevel
+from tallbayes.display import table
+
+RESULTS = Path(__file__).parent / "results" / "far_from_gaussian.json"
+PROBLEM, TOLERANCE, SEEDS = "non-gaussian", 0.01, (1, 2, 3)
+METHODS = {"default": tb.Anchored(), "all rows": tb.Anchored(gradient=tb.Full())}
+
+
+class Around:
+    """Adds up the processor time of the threads that run blocks."""
+
+    def __init__(self) -> None:
+        self.seconds, self._sample = 0.0, multilevel.sample_level
+
+    def __call__(self, *arguments: Any) -> Any:
+        started = time.thread_time()
+        block = self._sample(*arguments)
+        self.seconds += time.thread_time() - started
+        return block
+
+
+def call(model: tb.Model, rows: Any, method: Any, seed: int) -> dict[str, Any]:
+    around = Around()
+    multilevel.sample_level = around
+    try:
+        started, processor = time.perf_counter(), time.process_time()
+        result = tb.estimate(model, rows, tolerance=TOLERANCE, seed=seed, method=method)
+        return {
+            "seed": seed,
+            "status": result.status.name,
+            "seconds": time.perf_counter() - started,
+            "processor": time.process_time() - processor,
+            "around": around.seconds,
+            "items": result.cost.evaluations,
+            "samples": [level.samples for level in result.levels],
+            "method": result.method,
+        }
+    finally:
+        multilevel.sample_level = around._sample
+
+
+def main() -> None:
+    model, rows = posteriors.load(PROBLEM).model()
+    found = {}
+    for name, method in METHODS.items():
+        call(model, rows, method, 0)
+        found[name] = [call(model, rows, method, seed) for seed in SEEDS]
+    cells = [
+        [
+            name, str(run["seed"]), run["status"], f"{run['seconds']:.2f}", f"{run['processor']:.2f}",
+            f"{run['around'] / run['processor']:.0%}", f"{run['items']:.2e}",
+            f"{run['items'] / run['processor']:.1e}", f"{run['samples']}",
+        ]
+        for name, runs in found.items()
+        for run in runs
+    ]  # fmt: skip
+    header = ("method", "seed", "status", "s", "processor s", "around", "items", "items / processor s", "samples")
+    print(table(header, cells))
+    versions = {name: version(name) for name in ("tallbayes", "jax", "numpy")}
+    document = {"tolerance": TOLERANCE, "commit": describe_commit(), "versions": versions, "runs": found}
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
