@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scenarios import logistic_rows
+from scenarios import gaussian_posterior, gaussian_rows, logistic_rows
 
 import tallbayes as tb
 from tallbayes import estimation, multilevel, randomised
@@ -209,6 +209,24 @@ def test_there_is_no_bias_bound_and_the_text_says_so():
     assert result.method.startswith("Randomised(Taylor(batch_size=4, sampling=Blocks())")
     assert result.rates.beta["mean"] > 1
     assert result.cost.speculative_evaluations >= 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_levels_that_differ_by_rounding_alone_need_no_tail(seed):
+    """A Gaussian posterior is its own Laplace approximation: exact to float32, and no rate is asked for."""
+    rows = gaussian_rows(500, 3, noise_scale=0.5, seed=1)
+    model = tb.families.linear(noise_scale=0.5)
+    result = tb.estimate(model, rows, tolerance=0.1, seed=seed, method=tb.Randomised(tb.Anchored()))
+    mean, precision = gaussian_posterior(rows, 0.5, 1.0)
+    assert result.converged
+    sd = np.sqrt(np.diag(np.linalg.inv(precision)))
+    np.testing.assert_allclose(result["mean"].flat_value, mean, atol=1e-5 * sd.min())
+    np.testing.assert_allclose(result["sd"].flat_value, sd, rtol=1e-5)
+
+
+def test_control_levels_of_a_logistic_regression_differ_by_more():
+    assert len(estimate().levels) == 2
+    assert np.sqrt(estimate().levels[0].variance["mean"]).max() > 1e3 * randomised.ROUNDING
 
 
 def test_the_number_of_threads_does_not_matter():

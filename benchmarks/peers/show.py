@@ -37,7 +37,7 @@ Summary = dict[str, Any]
 
 
 def read(path: Path) -> list[Summary]:
-    """The last row of every contestant on every problem, in the order in which they first appear."""
+    """The last row of every contestant on every problem, by problem and group, and then as they first appear."""
     found: dict[tuple[str, str], Summary] = {}
     for line in path.read_text().splitlines():
         try:
@@ -45,7 +45,13 @@ def read(path: Path) -> list[Summary]:
         except json.JSONDecodeError:
             continue
         found[row["problem"], row["contestant"]] = row
-    return list(found.values())
+    problems = [problem for panel in PANELS.values() for problem in panel]
+
+    def place(row: Summary) -> tuple[int, int]:
+        problem = problems.index(row["problem"]) if row["problem"] in problems else len(problems)
+        return problem, next((k for k, name in enumerate(GROUPS) if row["contestant"].startswith(name)), len(GROUPS))
+
+    return sorted(found.values(), key=place)
 
 
 def as_answer(stored: Summary) -> Any:

@@ -4,10 +4,10 @@
 
 Step bias and memory of the start (T_l grows with l) are removed together, and no error is left but that of sampling.
 Levels above K + 12 have no chance: what they would add is 2^-12 of the mean at level K, which is lost in rounding, and
-one path of theirs would take longer than all else. Variance and cost are finite where beta > gamma = 1. p_l follows the
-measured second moments, sqrt(E Delta_l^2 / C_l), and falls like 2^(-r l) above them: r = 5/4 for beta = 2, since with
-the textbook 3/2 the fourth moment is infinite and the error bar itself unreliable. Numbers of samples come from pilots
-that no estimate uses.
+one path of theirs would take longer than all else. Where levels differ by rounding alone, none above K has. Variance
+and cost are finite where beta > gamma = 1. p_l follows the measured second moments, sqrt(E Delta_l^2 / C_l), and falls
+like 2^(-r l) above them: r = 5/4 for beta = 2, since with the textbook 3/2 the fourth moment is infinite and the error
+bar itself unreliable. Numbers of samples come from pilots that no estimate uses.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ SLOWEST = 1.0
 TAIL_EXPONENT = 1.25
 LEAST_DRAWS = 128
 MARGIN = 0.9
+# In posterior sds: levels that differ by less differ by rounding alone, as where the posterior is Gaussian.
+ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +90,18 @@ def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
         pilots.append(merge_all(block.delta for block in blocks))
     summary = summarise(run.estimands, pilots, run.laplace)
     samples = np.full(len(pilots), PILOT_BLOCKS * BLOCK_PATHS, float)
+    square = summary.variance + summary.mean**2
+    exact = bool(np.all(square[1:] <= (ROUNDING * summary.scale) ** 2))
     beta = _decay(run, summary, samples)
-    _require_decay(beta)
+    if not exact:
+        _require_decay(beta)
     # What the pilots do not exclude: they are few, and a smooth quantity has beta = 2.
     slowest = min([2.0, *(rate.value + 2 * rate.standard_error for rate in beta.values())])
     cost = np.array([problem.evaluations(level) for level in range(len(pilots))], float)
-    tolerance = run.tolerances(summary)
-    moment = (summary.variance + summary.mean**2) / tolerance**2
-    tail = Tail(fixed_levels, *_tail_law(moment[fixed_levels:].max(axis=1), cost[fixed_levels:], slowest))
+    moment = square / run.tolerances(summary) ** 2
+    law = _tail_law(moment[fixed_levels:].max(axis=1), cost[fixed_levels:], slowest)
+    # Rounding has no rate, and 1 / p would make it large.
+    tail = Tail(fixed_levels, np.ones(1), np.zeros(1, np.int64)) if exact else Tail(fixed_levels, *law)
     doubt = 1 + np.sqrt((np.maximum(summary.kurtosis, 3) - 1) / samples[:, None])
     variance = np.vstack([summary.variance[:fixed_levels], _tail_variance(tail, summary, slowest)[None]])
     doubts = np.vstack([doubt[:fixed_levels], doubt[fixed_levels:].max(axis=0)[None]])
