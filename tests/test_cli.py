@@ -159,8 +159,8 @@ def test_numbers_that_are_not_finite_are_null(fitted: Fitted) -> None:
 
 def shown(fitted: Fitted, capsys: pytest.CaptureFixture[str], *options: str, path: Path | None = None) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
-        # Whatever terminal the tests run in.
-        patch.setenv("COLUMNS", "100")
+        # Whatever terminal the tests run in; too narrow for moments and interval ends side by side.
+        patch.setenv("COLUMNS", "80")
         assert cli.main(["show", str(path or fitted.folder), *options]) == 0
     output, error = capsys.readouterr()
     assert error == ""

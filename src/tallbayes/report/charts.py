@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite, log, log2
 from unicodedata import east_asian_width
 
@@ -19,7 +20,7 @@ from tallbayes.report.scales import Scale, log_ticks, scale_of
 
 SIZE = 13
 # Roughly, in sizes of the font, since what font a reader has is not known.
-LETTER, CAPITAL, WIDEST, NARROWEST = 0.58, 0.72, 0.98, 0.36
+LETTER, CAPITAL, WIDEST, NARROWEST = 0.64, 0.76, 0.98, 0.40
 SHAPES = ("circle", "square", "triangle", "diamond")
 
 
@@ -154,10 +155,19 @@ def _panel(panel: Panel, layout: Layout, top: float) -> tuple[list[Markup], floa
 def _readable_scale(places: Sequence[float], logarithmic: bool, most: int, width: float) -> Scale:
     """With as many ticks as their texts leave room for."""
     scale = scale_of(places, logarithmic, most)
-    while most > 1 and sum(_length(tick.text) + SIZE for tick in scale.ticks) > width:
+    while most > 1 and _crowded(scale, width):
         most -= 1
         scale = scale_of(places, logarithmic, most)
     return scale
+
+
+def _crowded(scale: Scale, width: float) -> bool:
+    """Whether the texts of neighbouring ticks would meet, on an axis so wide."""
+    return any(
+        (scale.share(right.place) - scale.share(left.place)) * width
+        < (_length(left.text) + _length(right.text) + SIZE) / 2
+        for left, right in pairwise(scale.ticks)
+    )
 
 
 def _held(panel: Panel) -> list[float]:
