@@ -220,8 +220,8 @@ MUTATIONS = (
     Mutation(
         "swapped-antithetic-batch, in the fine path",
         "paths.py",
-        "step(schedule.fine, middle.state, noise[1], pick(expanded, 1))",
-        "step(schedule.fine, middle.state, noise[1], pick(expanded, 0))",
+        "jax.lax.scan(onward, fine, (noise, expanded))",
+        "jax.lax.scan(onward, fine, (noise, jax.tree.map(lambda leaf: leaf[jnp.array([0, 0])], expanded)))",
         (LAW, EQUATIONS),
     ),
     Mutation(

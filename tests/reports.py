@@ -32,8 +32,8 @@ def posterior_of(structure: Structure, mean: np.ndarray, sd: np.ndarray, num_lev
     size, rng = len(mean), np.random.default_rng(0)
     points = []
     for level in range(num_levels):
-        common = 0.6 * sd * rng.standard_normal((32, 1, size))
-        points.append((common + 0.05 * 0.4**level * sd * rng.standard_normal((32, 3, size))).astype(np.float32))
+        common = 0.6 * sd * rng.standard_normal((32, 1, 1, size))
+        points.append((common + 0.05 * 0.4**level * sd * rng.standard_normal((32, 1, 3, size))).astype(np.float32))
     zeros = np.zeros(size)
     anchor = Anchor(mean, zeros, np.diag(sd**-2.0), np.diag(sd**-2.0), 0.0, 1.0, 1000, zeros)
     return Posterior(

@@ -295,7 +295,7 @@ def block(points: np.ndarray | None) -> LevelBlock:
     return LevelBlock(delta, fine, coarse, 1, np.inf, 0.5, 7, points)
 
 
-@pytest.mark.parametrize("points", [None, np.ones((32, 3, 2), np.float32)], ids=["without points", "with points"])
+@pytest.mark.parametrize("points", [None, np.ones((32, 2, 3, 2), np.float32)], ids=["without points", "with points"])
 def test_a_block_is_read_as_it_was_written(points: np.ndarray | None) -> None:
     before = block(points)
     after = read_block(write_block(before, 1e9, 5), before.delta.pairs, 1e9, 5)
@@ -308,7 +308,7 @@ def test_a_block_is_read_as_it_was_written(points: np.ndarray | None) -> None:
 
 
 def test_what_a_run_would_not_keep_is_not_written() -> None:
-    whole = block(np.ones((32, 3, 2), np.float32))
+    whole = block(np.ones((32, 2, 3, 2), np.float32))
     content = write_block(whole, kept_bytes=100.0, number=1)
     assert len(content) < len(write_block(whole, 1e9, 1))
     kept = read_block(content, whole.delta.pairs, 100.0, 1)

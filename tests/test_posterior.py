@@ -51,9 +51,9 @@ def grid() -> Grid:
     return Grid(theta, weight / weight.sum())
 
 
-@pytest.fixture(scope="module")
-def result() -> tb.Result:
-    return tb.estimate(tb.families.logistic(SCALE), rows(), tolerance=0.03)
+@pytest.fixture(scope="module", params=[0, 4], ids=["ends of paths", "stops within a window"])
+def result(request: pytest.FixtureRequest) -> tb.Result:
+    return tb.estimate(tb.families.logistic(SCALE), rows(), tolerance=0.03, method=tb.Anchored(window=request.param))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_quiet_ends_are_one_step_from_the_law() -> None:
     data = gaussian_rows(200, 2, 0.7, seed=3)
     mean, precision = gaussian_posterior(data, 0.7, 1.0)
     posterior = tb.estimate(tb.families.linear(0.7), data, tolerance=0.05).posterior
-    z = np.linalg.solve(posterior.anchor.whitening, posterior.points[0][:, 1].astype(float).T)
+    z = np.linalg.solve(posterior.anchor.whitening, posterior.points[0][:, 0, 1].astype(float).T)
     variance, left = z.var(), 1 - posterior.spreads[0] ** 2
     room = 5 * np.sqrt(2 / z.size)
     assert abs(variance / left - 1) < room
@@ -157,6 +157,26 @@ def test_quiet_ends_are_one_step_from_the_law() -> None:
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
     exact = np.concatenate([mean - 1.959964 * sd, mean + 1.959964 * sd])
     np.testing.assert_allclose(found.flat_value, exact, atol=1e-4 * sd.max())
+
+
+def test_stops_of_one_path_are_no_further_paths(posterior: Posterior) -> None:
+    """Every stop four times over says nothing new: were stops counted as paths, errors would be half as large."""
+    again = replace(posterior, points=tuple(np.repeat(each, 4, axis=1) for each in posterior.points))
+    for ask in (
+        lambda p: p.quantile([0.025, 0.975]),
+        lambda p: p.probability("[0]", above=1.0),
+        lambda p: p.density(np.array([1.0]), "[0]"),
+        lambda p: p.line_moments(p.reading.combination(np.array([1.0, -1.0])))[0],
+    ):
+        first, second = ask(posterior), ask(again)
+        np.testing.assert_allclose(second.flat_value, first.flat_value, rtol=1e-6)
+        np.testing.assert_allclose(second.flat_standard_error, first.flat_standard_error, rtol=1e-6)
+    # These draw noise anew at every stop, which may make them a little more accurate, and never twice.
+    for ask in (
+        lambda p: p.expectation(lambda theta: theta[0] * theta[1]),
+        lambda p: p.quantile(0.9, lambda theta: theta[0] * theta[1]),
+    ):
+        assert np.all(ask(again).flat_standard_error > 0.75 * ask(posterior).flat_standard_error)
 
 
 @dataclass(frozen=True)

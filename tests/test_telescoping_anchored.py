@@ -53,13 +53,13 @@ def listing():
     return made
 
 
-def problem(gradient, coupling=None, listed=None, dynamics=None, seed=3):
+def problem(gradient, coupling=None, listed=None, dynamics=None, seed=3, ladder=LADDER):
     target, table, anchor = prepared()
     slabs = gradient.batch_size is not None and isinstance(gradient.sampling, tb.Blocks)
     parts = gradient, dynamics or tb.Exponential(), coupling or tb.Antithetic(), Observables(True, ())
     plan = Plan(target, *parts, "float32", laplace=True, slabs=slabs)
     size = SIZE if slabs else gradient.batch_size or 0
-    return make_problem(plan, table, anchor, LADDER, seed, pairs=(), batch_size=size, listing=listed)
+    return make_problem(plan, table, anchor, ladder, seed, pairs=(), batch_size=size, listing=listed)
 
 
 def sampled(this, num_levels=len(BLOCKS), blocks=BLOCKS):

@@ -43,6 +43,7 @@ class MadeUp:
     strained: object = lambda h, n: 0.0
     rate: object = lambda h, n: 1.0
     nonfinite: object = lambda h, n: 0
+    averaged: object = lambda window: 1.0
     ladder: tb.Ladder = tb.Ladder(1.0)
     batch_size: int = 1
     plan: FakePlan = FakePlan()
@@ -67,7 +68,8 @@ class MadeUp:
 def sample_level(problem, level, block):
     pair = problem.ladder.first_step, problem.batch_size
     rng = np.random.default_rng([level, block, round(1e6 * pair[0]), pair[1]])
-    sd = np.sqrt(problem.variance(*pair)) * 2.0**-level
+    window = problem.ladder.window_steps * problem.ladder.first_step
+    sd = np.sqrt(problem.variance(*pair) * problem.averaged(window)) * 2.0**-level
     delta = Moments.of(problem.mean(*pair) * 2.0**-level + sd * rng.normal(size=(BLOCK_PATHS, 1)))
     evaluations = BLOCK_PATHS * problem.evaluations(level)
     return LevelBlock(delta, delta, delta, problem.nonfinite(*pair), 1.0, problem.strained(*pair), evaluations)
@@ -134,6 +136,50 @@ def test_no_trial_that_would_not_repay_itself(monkeypatch):
     """At a loose tolerance the same problem is left at the first pair."""
     _, _, record = tuned(monkeypatch, MadeUp(variance=lambda h, n: 1 / n), tolerance=1.0)
     assert pairs(record) == [(1.0, 1)]
+
+
+FORGETFUL = MadeUp(variance=lambda h, n: 1.0, averaged=lambda window: 1 / (1 + 2 * window))
+
+
+def test_a_window_is_taken_where_it_repays(monkeypatch):
+    """One path five times as long is worth 17, and one 17 times as long is worth 85."""
+    problem, _, record = tuned(monkeypatch, FORGETFUL, tb.Anchored(first_step=1.0, batch_size=1), tolerance=0.003)
+    assert [trial.window for trial in record.trials] == [0, 4, 16]
+    assert record.chosen == min(record.trials, key=lambda trial: trial.price)
+    window = record.chosen.window
+    assert window >= 4
+    ladder = problem.ladder
+    assert (ladder.start_steps, ladder.window_steps) == (ladder.added_steps * (1 + window), ladder.added_steps * window)
+
+
+def test_no_window_where_averages_vary_as_much(monkeypatch):
+    """It is tried once, in vain."""
+    for method in (tb.Anchored(), tb.Anchored(first_step=1.0, batch_size=1)):
+        flat = replace(FORGETFUL, averaged=lambda window: 1.0)
+        problem, _, record = tuned(monkeypatch, flat, method, tolerance=0.003)
+        assert [trial.window for trial in record.trials].count(4) == 1
+        assert record.chosen.window == problem.ladder.window_steps == 0
+
+
+def test_no_window_where_the_first_paths_suffice(monkeypatch):
+    assert {trial.window for trial in tuned(monkeypatch, FORGETFUL, tolerance=1.0)[2].trials} == {0}
+
+
+def test_pairs_are_tried_again_with_a_window(monkeypatch):
+    """Without one, 16 rows a step seem not to repay; averaged paths show that they do."""
+    problem = replace(FORGETFUL, variance=lambda h, n: 1 / n)
+    _, _, record = tuned(monkeypatch, problem, tolerance=0.002)
+    with_window = {n for trial in record.trials if trial.window for n in [trial.batch_size]}
+    assert record.chosen.window > 0
+    assert len(with_window) > 1
+    assert record.chosen.price == min(trial.price for trial in record.trials if trial.window)
+
+
+@pytest.mark.parametrize("window", [0, 3])
+def test_a_window_is_kept(monkeypatch, window):
+    problem, _, record = tuned(monkeypatch, FORGETFUL, tb.Anchored(window=window), tolerance=0.003)
+    assert {trial.window for trial in record.trials} == {window}
+    assert problem.ladder.window_steps == window * problem.ladder.added_steps
 
 
 def test_strained_pairs_escalate(monkeypatch):
@@ -293,6 +339,10 @@ def test_everything_fixed_is_one_trial(monkeypatch):
         {"batch_size": 4, "gradient": tb.Taylor(4)},
         {"ladder": tb.Ladder(1.0), "first_step": 0.5},
         {"ladder": tb.Ladder(1.0), "time": 3.0},
+        {"ladder": tb.Ladder(1.0), "window": 0},
+        {"window": -1},
+        {"window": 2.5},
+        {"window": True},
         {"gradient": "Taylor"},
         {"dynamics": tb.Euler()},
     ],

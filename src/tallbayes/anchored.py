@@ -26,6 +26,7 @@ from tallbayes.tuning import (
     FIRST_STEPS,
     STEP_OVERHEAD,
     SURE_BLOCKS,
+    WINDOWS,
     Choices,
     Tuner,
     batch_sizes_up_to,
@@ -103,7 +104,8 @@ def choices_of(method: Anchored, largest_batch: int) -> Choices:
     if method.ladder is not None:
         return Choices((method.ladder.first_step,), sizes, ladder=method.ladder)
     steps = (method.first_step,) if method.first_step is not None else FIRST_STEPS
-    return Choices(steps, sizes, time=method.time)
+    windows = WINDOWS if method.window is None else (method.window,)
+    return Choices(steps, sizes, time=method.time, windows=windows)
 
 
 def anchored_gradient(method: Anchored, diagonal: bool) -> GradientEstimator:
@@ -184,9 +186,9 @@ def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, re
     tuner = replace(_tuner(run, choices), blocks=SURE_BLOCKS)
     taken, deltas = tuning.chosen, [level.delta for level in run.levels]
     strained = max(level.strained for level in run.levels[:2])
-    so_far = Trial(taken.first_step, taken.batch_size, float("inf"), strained, 0)
+    so_far = Trial(taken.first_step, taken.batch_size, float("inf"), strained, 0, taken.window)
     known = pilots_of(tuner, deltas, so_far, tuning.time)
-    least = trial_price(tuner, taken.first_step, taken.batch_size, tuning.time)
+    least = trial_price(tuner, taken.first_step, taken.batch_size, tuning.time, taken.window)
     if known.trial.price < REPAYS * least or not tuner.affords(2 * SURE_LEVELS * least):
         return stay
     options = [tune(tuner, known, tuning.time)]

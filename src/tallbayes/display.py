@@ -166,12 +166,13 @@ def _tuning(result: Result) -> list[str]:
     tuning = result.tuning
     if tuning is None:
         return []
-    header = ("tuning", "first step", "rows a step", "predicted price", "strained", "evaluations")
+    header = ("tuning", "first step", "rows a step", "window", "predicted price", "strained", "evaluations")
     rows = [
         [
             "chosen" if trial == tuning.chosen else "",
             f"{trial.first_step:.3g}",
             f"{trial.batch_size:,}",
+            f"{trial.window * tuning.time:.3g}" if trial.window else "",
             f"{trial.price:.2g}",
             f"{trial.strained:.1%}",
             f"{trial.evaluations:,}",
@@ -179,6 +180,8 @@ def _tuning(result: Result) -> list[str]:
         for trial in tuning.trials
     ]
     why = f"{tuning.reason}; paths of time {tuning.time:.3g} + {tuning.time:.3g} a level"
+    if tuning.chosen.window:
+        why += f" + {tuning.chosen.window * tuning.time:.3g} over which they are averaged"
     return [f"{table(header, rows)}\n({why}; {tuning.evaluations:,} row gradients in all)"]
 
 

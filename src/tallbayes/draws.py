@@ -61,12 +61,16 @@ class Drawer(NamedTuple):
 
 def run_steps(
     key: jax.Array,
-    num_steps: Any,
+    begin: Any,
+    end: Any,
     draw: Callable[[jax.Array, int], Draws],
     body: Callable[[jax.Array, Draws, Any], Any],
     carry: Any,
 ) -> Any:
-    """carry = body(k, draws of step k, carry) for k = 0..num_steps-1; the number of steps may be traced."""
+    """carry = body(k, draws of step k, carry) for k = begin..end-1, both of which may be traced.
+
+    What a step draws does not depend on where the steps before it began: a run may be made in parts.
+    """
 
     def stretch(number: jax.Array, carry: Any) -> Any:
         draws = draw(jax.random.fold_in(key, number), STRETCH)
@@ -75,10 +79,9 @@ def run_steps(
         def one(k: jax.Array, carry: Any) -> Any:
             return body(first + k, jax.tree.map(lambda leaf: leaf[k], draws), carry)
 
-        return jax.lax.fori_loop(jnp.int32(0), jnp.minimum(STRETCH, num_steps - first), one, carry)
+        return jax.lax.fori_loop(jnp.maximum(begin - first, 0), jnp.minimum(STRETCH, end - first), one, carry)
 
-    stretches = (num_steps + STRETCH - 1) // STRETCH
-    return jax.lax.fori_loop(jnp.int32(0), stretches, stretch, carry)
+    return jax.lax.fori_loop(begin // STRETCH, (end + STRETCH - 1) // STRETCH, stretch, carry)
 
 
 def gather(rows: Any, index: Any) -> Any:

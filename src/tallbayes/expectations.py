@@ -76,17 +76,18 @@ def level_samples(asked: Asked, ensemble: Posterior) -> list[Floats]:
 
 
 def level_values(asked: Asked, ensemble: Posterior, level: int) -> Iterator[Floats]:
-    """The function at the ends, (paths, draws of the last noise, 1 + coarse paths, components), part by part."""
+    """The function at the stops, (paths, stops and draws of the noise, 1 + coarse paths, components), part by part."""
     points = ensemble.points[level]
     generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 7, level]))
-    count, sides, d = points.shape
-    size = max(1, CHUNK_NUMBERS // (2 * PAIRS * sides * d))
+    count, stops, sides, d = points.shape
+    size = max(1, CHUNK_NUMBERS // (2 * PAIRS * stops * sides * d))
     for start in range(0, count, size):
-        quiet = points[start : start + size].astype(np.float64)
+        quiet = points[start : start + size].reshape(-1, sides, d).astype(np.float64)
         noise = ensemble.noise(level, generator.standard_normal((len(quiet), PAIRS, d)))
         both = np.concatenate([noise, -noise], axis=1)
         with jax.enable_x64(True):
-            yield np.asarray(_values(asked.reader, asked.function, ensemble.anchor.mode, quiet, both, asked.units))
+            values = np.asarray(_values(asked.reader, asked.function, ensemble.anchor.mode, quiet, both, asked.units))
+        yield values.reshape(-1, stops * 2 * PAIRS, sides, values.shape[-1])
 
 
 def gaussian_values(asked: Asked, ensemble: Posterior, count: int) -> Floats:

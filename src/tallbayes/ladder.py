@@ -67,6 +67,15 @@ class Ladder:
         """Points of the level's fine path in its average (0: the end point alone)."""
         return self.window_steps << level
 
+    def stops(self, most: int) -> tuple[int, int]:
+        """How often paths are kept at the most, and the steps of level 0 between two such places.
+
+        >>> Ladder(0.25, start_steps=30, window_steps=20).stops(8), Ladder(0.25).stops(8)
+        ((8, 2), (1, 0))
+        """
+        number = max(1, min(most, self.window_steps))
+        return number, self.window_steps // number
+
     def path_steps(self, level: int, num_coarse: int) -> int:
         """Gradients that one sample of the level takes, fine and coarse."""
         return self.steps(level) + num_coarse * self.joint_steps(level)

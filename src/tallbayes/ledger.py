@@ -26,7 +26,7 @@ from tallbayes.errors import LedgerError, explain
 from tallbayes.levels import BLOCK_PATHS
 from tallbayes.storage import from_bytes, to_bytes
 
-FORMAT = "tallbayes ledger 1"
+FORMAT = "tallbayes ledger 2"
 SMALLEST_FILE = 512
 KEPT_KINDS = ("set-up", "decision", "question")
 

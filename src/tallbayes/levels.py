@@ -25,7 +25,7 @@ from tallbayes.gradients import Inputs, evaluations_per_step
 from tallbayes.importance import Listing
 from tallbayes.ladder import Ladder
 from tallbayes.moments import Floats, Moments
-from tallbayes.paths import PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path
+from tallbayes.paths import MOST_STOPS, PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path
 from tallbayes.randomness import path_key, seed_words
 from tallbayes.table import Table
 
@@ -103,7 +103,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class LevelBlock:
-    """Moments of one block's samples, of the fine side, and of the coarse side; and where the paths ended."""
+    """Moments of one block's samples, of the fine side, and of the coarse side; and where the paths were at their
+    stops, (paths, stops, 1 + coarse paths, d)."""
 
     delta: Moments
     fine: Moments
@@ -201,17 +202,23 @@ def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> 
         seed, first = seed_words(problem.seed), np.uint32(block * BLOCK_PATHS)
         labels = np.array([problem.stream, level], np.uint32)
         ends = compiled(_level_block)(problem.plan, problem.inputs, schedule, seed, labels, first)
+        stops = int(schedule.joint_stops or schedule.solo_stops)
+        ends = ends._replace(points=np.asarray(ends.points)[:, :stops])
         return [np.asarray(part, np.float64) for part in ends]
 
 
 def _schedule(problem: Problem, level: int) -> Schedule:
     ladder = problem.ladder
+    stops, stride = ladder.stops(MOST_STOPS)
     return Schedule(
         solo_steps=np.int32(ladder.shift_steps(level)),
         joint_steps=np.int32(ladder.joint_steps(level)),
         solo_window=np.int32(0 if level else ladder.window(0)),
         fine_window=np.int32(ladder.window(level) // 2 if level else 0),
         coarse_window=np.int32(ladder.window(level - 1) if level else 0),
+        solo_stops=np.int32(1 if level else stops),
+        joint_stops=np.int32(stops if level else 0),
+        stride=np.int32(stride << max(level - 1, 0)),
         fine=_coefficients(problem, ladder.step(level)),
         coarse=_coefficients(problem, ladder.step(level - 1)),
     )

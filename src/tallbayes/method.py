@@ -21,6 +21,7 @@ from tallbayes.ladder import Ladder
 from tallbayes.minibatch import Blocks
 from tallbayes.roles import Coupling, Dynamics, GradientEstimator
 
+MOST_WINDOW = 256
 _MEMBERS = {
     "gradient": ("batch_size", "sampling", "controls"),
     "dynamics": ("whitened", "coefficients", "step", "merge_noise", "strain"),
@@ -60,8 +61,9 @@ class Anchored:
     """The ladder anchored to Laplace's approximation: whitened, exponential steps, a Laplace level.
 
     What is None is tuned by pilots, piece by piece: the gradient (Taylor, and Blend where that does not settle), its
-    `batch_size` n, the `first_step` h_0, and the `time` T_0 = dT; or the whole `ladder`. Steps and times are in
-    units of the contraction at the mode.
+    `batch_size` n, the `first_step` h_0, the `time` dT, and the `window`, for how many times dT paths go on and are
+    averaged (0: their end points are read); or the whole `ladder`. Steps and times are in units of the contraction at
+    the mode.
 
     >>> method = Anchored(first_step=0.25)
     """
@@ -71,6 +73,7 @@ class Anchored:
     batch_size: int | None = None
     first_step: float | None = None
     time: float | None = None
+    window: int | None = None
     dynamics: Dynamics = field(default_factory=Exponential)
     coupling: Coupling = field(default_factory=Antithetic)
     precision: str | None = None
@@ -85,14 +88,17 @@ class Anchored:
                     "batch_size or a gradient that has one", "both", "tb.Anchored(gradient=tb.Taylor(8, tb.Blocks()))"
                 )
             )
-        if self.ladder is not None and (self.first_step is not None or self.time is not None):
-            raise MethodError(explain("a ladder, or first_step and time", "both", "tb.Anchored(first_step=0.25)"))
+        if self.ladder is not None and any(each is not None for each in (self.first_step, self.time, self.window)):
+            hint = "tb.Anchored(first_step=0.25)"
+            raise MethodError(explain("a ladder, or first_step, time and window", "both", hint))
         if self.batch_size is not None:
             Taylor(self.batch_size)
         for name in ("first_step", "time"):
             value = getattr(self, name)
             if value is not None and not 0 < value < np.inf:
                 raise MethodError(explain(f"{name} > 0", repr(value), "None to have it tuned"))
+        if self.window is not None:
+            _require_window(self.window)
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,12 @@ class Randomised:
 
 Randomized = Randomised
 Method = Multilevel | Anchored | Randomised
+
+
+def _require_window(window: Any) -> None:
+    whole = isinstance(window, int | np.integer) and not isinstance(window, bool)
+    if not whole or not 0 <= window <= MOST_WINDOW:
+        raise MethodError(explain(f"window a whole number 0..{MOST_WINDOW}", repr(window), "None to have it tuned"))
 
 
 def _check_parts(method: Any) -> None:

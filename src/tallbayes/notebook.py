@@ -130,7 +130,7 @@ def _is_quick(result: Result, count: int) -> bool:
     posterior = result.posterior
     if posterior is None or posterior.reading is None or not count:
         return False
-    return count * sum(len(points) for points in posterior.points) <= MOST_WORK
+    return count * sum(points.shape[0] * points.shape[1] for points in posterior.points) <= MOST_WORK
 
 
 def _ends(posterior: Posterior, place: int) -> tuple[str, str]:

@@ -4,6 +4,7 @@
     joint  two fine steps to one coarse step of each coarse path, for T_{l-1}, on common noise and batches
 
     Delta_l = mean of g over the fine window - mean of g over the coarse window(s)
+    stops   where the paths are kept: at their end and, where there is a window, at equal distances within it
 
 The coarse path of level l has exactly the law of the fine path of level l - 1: same start law, same number of steps,
 same step map, same minibatch law, same window. The paper's paths start at the mode. Paths with a Laplace level start
@@ -35,6 +36,8 @@ from tallbayes.model import Target
 from tallbayes.randomness import normals, words_per_normal
 from tallbayes.roles import Coupling, Dynamics, GradientEstimator
 from tallbayes.table import Table
+
+MOST_STOPS = 8
 
 
 @dataclass(frozen=True)
@@ -103,15 +106,18 @@ class Schedule(NamedTuple):
     solo_window: Any
     fine_window: Any
     coarse_window: Any
+    solo_stops: Any
+    joint_stops: Any
+    stride: Any
     fine: Any
     coarse: Any
 
 
 class PathEnd(NamedTuple):
     """One sample: Delta_l, what the fine and the coarse side read (beyond u, where there is one), how far out the
-    fine path ended, the share of its steps that were strained, and where it would have ended without the noise of its
-    last step: theta - theta_0 of the fine path and of what is taken off it, the coarse paths or, at level 0, u, all of
-    which that noise moves alike."""
+    fine path ended, the share of its steps that were strained, and where it would have been at every stop without the
+    noise of the step before: theta - theta_0 of the fine path and of what is taken off it, the coarse paths or, at
+    level 0, u, all of which that noise moves alike."""
 
     delta: jax.Array
     fine: jax.Array
@@ -206,12 +212,16 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
 
         return fine, u, jax.lax.cond(inside, add, lambda total: total, total), draws.noise[0]
 
+    def onward(fine: Move, drawn: tuple[jax.Array, Any]) -> tuple[Move, jax.Array]:
+        fine = _moved(fine, step(schedule.fine, fine.state, *drawn))
+        return fine, fine.state
+
     def joint(index: jax.Array, draws: Draws, carry: Any) -> Any:
         fine, coarse, u, totals, _ = carry
         noise, batches = draws.noise, gather_batches(draws.index)
         expanded = expand(batches)
-        middle = _moved(fine, step(schedule.fine, fine.state, noise[0], pick(expanded, 0)))
-        fine = _moved(middle, step(schedule.fine, middle.state, noise[1], pick(expanded, 1)))
+        # A loop of two: a step is most of the program, and each time it is written out it is compiled again.
+        fine, (middle, _) = jax.lax.scan(onward, fine, (noise, expanded))
         merged = dynamics.merge_noise(schedule.fine, noise[0], noise[1])
         seen = expand(coupling.coarse_batches(drawer.source(draws.spare).integers, size, batches))
         coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch).state)(coarse, seen)
@@ -223,7 +233,7 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
         def add(totals: Totals) -> Totals:
             half_way = move_laplace(schedule.fine, before, noise[0])
             there, reference = read_coarse(coarse), (read_laplace(half_way) + read_laplace(u)) / 2
-            pair = (read(middle.state) + read(fine.state)) / 2
+            pair = (read(middle) + read(fine.state)) / 2
             return Totals(
                 totals.fine + jnp.where(in_fine, pair - reference, 0),
                 totals.matched + jnp.where(in_coarse, pair - reference, 0),
@@ -237,19 +247,52 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
     zero = jnp.zeros(jax.eval_shape(read, start).shape, dtype)
     fine = Move(start, jnp.zeros((), dtype))
     draw_one, draw_two = partial(drawer.draw, number=1), partial(drawer.draw, number=2, extra_indices=extra)
+
+    def note_solo(carry: Any) -> jax.Array:
+        fine, u, _, last = carry
+        return jnp.stack([fine.state] + [u] * coupling.num_coarse) - dynamics.spread(schedule.fine) * last
+
+    def note_joint(carry: Any) -> jax.Array:
+        fine, coarse, _, _, last = carry
+        return jnp.concatenate([fine.state[None], coarse]) - dynamics.spread(schedule.fine) * last
+
+    notes = jnp.zeros((MOST_STOPS, 1 + coupling.num_coarse, d), dtype)
     begin_solo = (fine, start, zero, jnp.zeros_like(start))
-    fine, u, solo_total, last = run_steps(solo_key, schedule.solo_steps, draw_one, solo, begin_solo)
+    alone = partial(run_steps, solo_key, draw=draw_one, body=solo)
+    end_solo, notes = _run_with_stops(
+        alone, schedule.solo_steps, schedule.solo_stops, schedule.stride, note_solo, begin_solo, notes
+    )
+    fine, u, solo_total, last = end_solo
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
     begin = (fine, coarse, u, Totals(solo_total, zero, zero), last)
-    fine, coarse, u, totals, last = run_steps(joint_key, schedule.joint_steps, draw_two, joint, begin)
-    taken_off = jnp.where(schedule.joint_steps > 0, coarse, u)
-    quiet = jnp.concatenate([fine.state[None], taken_off]) - dynamics.spread(schedule.fine) * last
-    points = jax.vmap(partial(displacement_of, plan, inputs))(quiet)
+    together = partial(run_steps, joint_key, draw=draw_two, body=joint)
+    end, notes = _run_with_stops(
+        together, schedule.joint_steps, schedule.joint_stops, schedule.stride, note_joint, begin, notes
+    )
+    fine, coarse, u, totals, _ = end
+    displace = jax.vmap(partial(displacement_of, plan, inputs))
+    stops = jnp.maximum(schedule.solo_stops, schedule.joint_stops)
+    points = jax.lax.fori_loop(jnp.int32(0), stops, lambda k, all: all.at[k].set(displace(all[k])), notes)
     distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))
     steps = schedule.solo_steps + 2 * schedule.joint_steps
     reference = read_laplace(u)
     ends = read(fine.state) - reference, read_coarse(coarse) - reference
     return _path_end(schedule, totals, *ends, distance, fine.strained / steps.astype(dtype), points)
+
+
+def _run_with_stops(
+    run: Callable[..., Any], num_steps: Any, stops: Any, stride: Any, note: Callable[[Any], Any], carry: Any, notes: Any
+) -> tuple[Any, Any]:
+    """All steps of a phase; notes[k] is what `note` says of the carry at the k-th of its stops, the last at its end."""
+
+    def leg(k: jax.Array, state: Any) -> Any:
+        begin, carry, notes = state
+        end = num_steps - (stops - 1 - k) * stride
+        carry = run(begin, end, carry=carry)
+        return end, carry, notes.at[k].set(note(carry))
+
+    _, carry, notes = jax.lax.fori_loop(jnp.int32(0), stops, leg, (jnp.int32(0), carry, notes))
+    return carry, notes
 
 
 def _moved(before: Move, step: Move) -> Move:
@@ -316,7 +359,7 @@ def sample_pair(
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
         here = jax.random.fold_in(run_key, number)
-        states = run_steps(here, stride, partial(drawer.draw, number=1), advance, states)
+        states = run_steps(here, jnp.int32(0), stride, partial(drawer.draw, number=1), advance, states)
         return states, apart(states)
 
     _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))

@@ -1,10 +1,11 @@
 """The posterior as a signed ensemble: Laplace's Gaussian, and what the paths found beyond it.
 
-    E h = E_Laplace h + sum_l mean_i [ h(fine_il) - mean_c h(taken off_ilc) ]
+    E h = E_Laplace h + sum_l mean_i mean_k [ h(fine_ilk) - mean_c h(taken off_ilkc) ]
 
-The points of level l are where its paths would have ended without the noise of their last step, which is common to the
-fine path (+1/n_l) and to the coarse paths that are taken off (-1/n_l together; at level 0 the Gaussian path u). That
-noise is integrated out where a formula exists, and drawn anew elsewhere: see `projections` and `expectations`.
+The points of level l are where its paths would have been at their stops k without the noise of the step before, which
+is common to the fine path (+1/n_l) and to the coarse paths that are taken off (-1/n_l together; at level 0 the Gaussian
+path u). That noise is integrated out where a formula exists, and drawn anew elsewhere: see `projections` and
+`expectations`. Stops are the end of a path and, where it has a window, places within it; a path counts as one sample.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ What = Callable[[Any], Any] | Mapping[str, float] | str | None
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Quiet ends as displacements from the mode, (paths, 1 + coarse paths, d) by level, and how far the last noise of
-    each level spreads them, in units of W where paths are `whitened`.
+    """Quiet stops as displacements from the mode, (paths, stops, 1 + coarse paths, d) by level, and how far the last
+    noise of each level spreads them, in units of W where paths are `whitened`.
 
     Without `laplace` the paths of level 0 stand for themselves. `stored` or `live` say how parameters are read off u:
     as plain numbers, or as this process's own target and units.
@@ -178,7 +179,7 @@ class Posterior:
         return scaled(found, jacobian)
 
     def draws(self, count: int = 1000) -> tuple[Floats, Floats]:
-        """Ends of fine paths, with the level each is from: for plots alone, since each level has a bias of its own.
+        """Stops of fine paths, with the level each is from: for plots alone, since each level has a bias of its own.
 
         The finest levels come first. What is returned is what is reported, flat, (count, components).
         """
@@ -186,7 +187,7 @@ class Posterior:
         levels: list[Floats] = []
         for level in reversed(range(len(self.points))):
             left = count - sum(len(each) for each in ends)
-            quiet = self.points[level][:, 0].astype(np.float64)[:left]
+            quiet = self.points[level][:, :, 0].reshape(-1, len(self.anchor.mode)).astype(np.float64)[:left]
             generator = np.random.default_rng(np.random.SeedSequence([self.seed, 8, level]))
             ends.append(quiet + self.noise(level, generator.standard_normal(quiet.shape)))
             levels.append(np.full(len(quiet), level))
@@ -294,7 +295,7 @@ class Posterior:
         unit = length if self.whitened else float(np.sqrt(np.sum(c**2)))
         # At level 0 what is taken off is one path, in as many places as other levels have coarse paths.
         places = [slice(0, 2 if level == 0 else None) for level in range(len(self.points))]
-        points = tuple(each[:, part] @ c for each, part in zip(self.points, places, strict=True))
+        points = tuple(each[:, :, part] @ c for each, part in zip(self.points, places, strict=True))
         mean = float(c @ self.anchor.mode)
         return Projection(mean, length, points, tuple(s * unit for s in self.spreads), self.laplace)
 

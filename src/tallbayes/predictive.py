@@ -193,11 +193,11 @@ def _block(kind: Kind, laplace: bool, rows: Any, mode: Any, columns: Any, pairs:
             variance = jnp.var(both, axis=2, ddof=1) / half
     parts = []
     for number, moves in enumerate(levels):
-        sides, count = moves.shape[:2]
-        values = kind.read(rows, mode, moves.reshape(sides * count, -1))
+        _, count, stops, d = moves.shape
+        values = kind.read(rows, mode, moves.reshape(-1, d))
         difference = values - centre.astype(values.dtype)
         alone = number == 0 and not laplace
-        first, second = (_beyond(each, count, alone) for each in (difference, difference**2))
+        first, second = (_beyond(each, count, stops, alone) for each in (difference, difference**2))
         average = jnp.mean(first, axis=2)
         spread = jnp.sum(first**2, axis=2) - count * average**2
         parts.append((average, jnp.mean(second, axis=2), jnp.maximum(spread, 0) / (count - 1)))
@@ -205,12 +205,10 @@ def _block(kind: Kind, laplace: bool, rows: Any, mode: Any, columns: Any, pairs:
     return Sums(centre[..., 0], mean, square, variance, *by_level)
 
 
-def _beyond(values: jax.Array, count: int, alone: bool) -> jax.Array:
-    """What the fine path of each sample has beyond the paths that are taken off it."""
-    if alone:
-        return values[..., :count]
-    others = [values[..., start : start + count] for start in range(count, values.shape[-1], count)]
-    return values[..., :count] - sum(others[1:], start=others[0]) / len(others)
+def _beyond(values: jax.Array, count: int, stops: int, alone: bool) -> jax.Array:
+    """What the fine path of each sample has beyond the paths that are taken off it, on average over its stops."""
+    sides = jnp.moveaxis(values.reshape(*values.shape[:-1], -1, count, stops).mean(axis=-1), -2, 0)
+    return sides[0] if alone else sides[0] - sides[1:].mean(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +232,7 @@ class Predictor:
     def blocks(self, rows: Any) -> Iterator[Predicted]:
         """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
         count = len(jax.tree.leaves(rows)[0])
-        points = max(each.shape[0] * each.shape[1] for each in self.levels)
+        points = max(each.size // each.shape[-1] for each in self.levels)
         size = int(np.clip(BLOCK_NUMBERS // points, 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length())))
         for start in range(0, count, size):
             part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)
@@ -298,14 +296,14 @@ def make_predictor(posterior: Posterior, kind: Kind, rows: Any, accuracy: float 
 
 
 def _ends(posterior: Posterior, level: int, dtype: Any) -> Floats:
-    """Where paths ended, with one draw of the last noise each: (1 + coarse paths, paths, d)."""
+    """Where paths were at their stops, with one draw of the noise each: (1 + coarse paths, paths, stops, d)."""
     quiet = posterior.points[level][:PATHS_READ].astype(np.float64)
     if level == 0:
         # What is taken off there is one path, u, in as many places as other levels have coarse paths.
-        quiet = quiet[:, :2]
+        quiet = quiet[:, :, :2]
     generator = np.random.default_rng(np.random.SeedSequence([posterior.seed, 9, level]))
-    noise = posterior.noise(level, generator.standard_normal((len(quiet), 1, quiet.shape[2])))
-    return np.ascontiguousarray((quiet + noise).transpose(1, 0, 2), dtype)
+    noise = posterior.noise(level, generator.standard_normal((*quiet.shape[:2], 1, quiet.shape[3])))
+    return np.ascontiguousarray((quiet + noise).transpose(2, 0, 1, 3), dtype)
 
 
 def _padded(rows: Any, size: int) -> Any:

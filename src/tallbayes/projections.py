@@ -57,7 +57,8 @@ class Projection:
         firsts, seconds = [], []
         for level, points in enumerate(self.points):
             alone = level == 0 and not self.laplace
-            first, second = points, points**2 + (self.spreads[level] ** 2 if alone else 0.0)
+            square = points**2 + (self.spreads[level] ** 2 if alone else 0.0)
+            first, second = points.mean(axis=1), square.mean(axis=1)
             taken_off = [np.zeros(len(points))] * 2 if alone else [first[:, 1:].mean(1), second[:, 1:].mean(1)]
             firsts.append((first[:, 0] - taken_off[0])[:, None])
             seconds.append((second[:, 0] - taken_off[1])[:, None])
@@ -66,7 +67,7 @@ class Projection:
     def _levels(self, function: object, q: Floats) -> list[Floats]:
         samples = []
         for level, (points, spread) in enumerate(zip(self.points, self.spreads, strict=True)):
-            values = function((q - self.mean - points[..., None]) / spread, spread)  # type: ignore[operator]
+            values = function((q - self.mean - points[..., None]) / spread, spread).mean(axis=1)  # type: ignore[operator]
             alone = level == 0 and not self.laplace
             samples.append(values[:, 0] if alone else values[:, 0] - values[:, 1:].mean(axis=1))
         return samples

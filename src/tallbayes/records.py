@@ -213,12 +213,12 @@ def config_of(problem: Problem) -> str:
     )
 
 
-_HEAD = struct.Struct("<8q2d")
+_HEAD = struct.Struct("<9q2d")
 
 
 def write_block(block: LevelBlock, kept_bytes: float, number: int) -> bytes:
     """All numbers of a block, as they are; of where its paths ended, only what a run would keep."""
-    shape = (0, 0, 0) if block.points is None else block.points.shape
+    shape = (0, 0, 0, 0) if block.points is None else block.points.shape
     keeps = block.points is not None and number * block.points.nbytes < kept_bytes
     counts = len(block.delta.mean), len(block.delta.cosum), *shape, keeps, block.nonfinite, block.evaluations
     head = _HEAD.pack(*counts, block.farthest, block.strained)

@@ -181,18 +181,20 @@ class Contraction:
 @dataclass(frozen=True)
 class Trial:
     """A first step and a batch size that were tried: the price predicted for the whole run, infinite where steps
-    were strained, and the row gradients the trial took."""
+    were strained, and the row gradients the trial took; the window in units of dT."""
 
     first_step: float
     batch_size: int
     price: float
     strained: float
     evaluations: int
+    window: int = 0
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How the ladder was chosen: all trials, the one that was taken, the time T_0 = dT, and why."""
+    """How the ladder was chosen: all trials, the one that was taken, the time dT (T_0 is that and the window), and
+    why."""
 
     trials: tuple[Trial, ...]
     chosen: Trial

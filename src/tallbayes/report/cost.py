@@ -71,15 +71,18 @@ def _tuning(result: Result) -> Markup | None:
     columns = [
         column("first step", [neat(each.first_step) for each in trials]),
         column("rows a step", [f"{each.batch_size:,}" for each in trials]),
+        column("window", [neat(each.window * tuning.time) if each.window else "" for each in trials]),
         column("predicted price", [plain(each.price) for each in trials]),
         column("strained", [share(each.strained) for each in trials]),
         column("row gradients", [f"{each.evaluations:,}" for each in trials]),
         Column("", ["chosen" if each == tuning.chosen else "" for each in trials], numeric=False),
     ]
+    window = tuning.chosen.window * tuning.time
+    averaged = f", then {neat(window)} more over which they are averaged" if window else ""
     words = (
         f"First step and rows a step were chosen by {counted(len(trials), 'short trial')}, in all "
         f"{tuning.evaluations:,} row gradients: {tuning.reason}. Paths run for a time {neat(tuning.time)}, and "
-        "as much again for every level."
+        f"as much again for every level{averaged}."
     )
     names = [str(number + 1) for number in range(len(trials))]
     return join(
