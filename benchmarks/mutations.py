@@ -55,7 +55,8 @@ DECAY = "tests/test_telescoping_anchored.py::test_differences_vary_less_and_less
 ORDER = "tests/test_orders.py::test_antithetic_is_of_order_two"
 STEP_LAW = "tests/test_exponential.py::test_the_ornstein_uhlenbeck_step_has_its_law"
 STAYS = "tests/test_exponential.py::test_paths_stay_in_the_gaussian_they_start_from"
-STATISTICAL = (LAW, POSTERIOR, DECAY, ORDER, STEP_LAW, STAYS)
+STOPS = "tests/test_stops.py::test_coarse_stops_have_the_law_of_fine_ones_a_level_below"
+STATISTICAL = (LAW, POSTERIOR, DECAY, ORDER, STEP_LAW, STAYS, STOPS)
 
 EQUATIONS = "tests/test_paths.py::test_paths_are_what_the_equations_say"
 SLABS = "tests/test_slabs.py::test_a_batch_in_slabs_is_the_sum_over_its_rows"
@@ -82,6 +83,7 @@ SELECTION = (
     f"{ORDER}[taylor-512]",
     STEP_LAW,
     STAYS,
+    STOPS,
     f"{EQUATIONS}[Taylor(batch_size=3, {REPLACED})-Antithetic()]",
     f"{EQUATIONS}[Blend(batch_size=3, {REPLACED}, {PLAIN_BLEND}, radius=1.5)-Antithetic()]",
     SLABS,
@@ -180,6 +182,13 @@ MUTATIONS = (
         "inside = index >= schedule.solo_steps - schedule.solo_window",
         "inside = index > schedule.solo_steps - schedule.solo_window",
         (LAW, EQUATIONS),
+    ),
+    Mutation(
+        "window-off-by-one, all stops of level 0 at the end",
+        "levels.py",
+        "stride=np.int32(stride << max(level - 1, 0)),",
+        "stride=np.int32(stride << level - 1 if level else 0),",
+        (STOPS,),
     ),
     Mutation(
         "biased-blend",
