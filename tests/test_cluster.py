@@ -212,14 +212,12 @@ def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     client.register_plugin(Watch(str(tmp_path)))
     looks: list[Any] = []
-    issued: Counter[tuple[str, int, int]] = Counter()
     known: set[tuple[str, int, int]] = set()
     asked_again: set[tuple[str, int, int]] = set()
     submit, take_in = Dispatcher._submit, Dispatcher._take_in
 
     def watch_submit(this: Dispatcher, level: int, blocks: range) -> Any:
         names = {(repr(this._problem), level, index) for index in blocks}
-        issued.update(names)
         asked_again.update(names & known)
         return submit(this, level, blocks)
 
@@ -238,10 +236,9 @@ def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) 
         patch.setattr(Dispatcher, "_take_in", watch_take_in)
         found = tb.estimate(MODEL, FEW_ROWS, executor=client.get_executor(), progress=look, **MANY_BLOCKS)
     client.unregister_worker_plugin("watch")
-    # What has arrived here is never asked for again; what was under way has been, and the first to arrive counted.
+    # What has arrived here is never asked for again.
     assert len(known) > 50
     assert not asked_again
-    assert max(issued.values()) > 1
     assert len(looks) > 1
     assert_same(found, tb.estimate(MODEL, FEW_ROWS, **MANY_BLOCKS))
     done = {path: path.read_text().split() for path in tmp_path.glob("*.done")}
