@@ -47,8 +47,8 @@ def draw_row(row: Any, here: dict[Class, Runs]) -> None:
     """A column a method and tolerance; the paper's ladder, which has none of its own, stands in the first."""
     shown: dict[int, Class] = {}
     for each in here:
-        column = 2 if each.method == "randomised" else int(each.tolerance < 0.1)
-        shown[column] = each
+        if each.method != "windowed":
+            shown[2 if each.method == "randomised" else int(each.tolerance < 0.1)] = each
     for number, ax in enumerate(row[:3]):
         if number not in shown:
             ax.set_axis_off()
