@@ -35,10 +35,11 @@ from tallbayes.display import table
 from tallbayes.experiments import style
 from tallbayes.levels import BLOCK_PATHS, LevelBlock, sample_level
 from tallbayes.moments import Moments
-from tallbayes.multilevel import Budget, Run, run_multilevel
+from tallbayes.multilevel import run_multilevel
 from tallbayes.paths import Observables
 from tallbayes.quantities import Estimands, Quantity
 from tallbayes.result import Contraction
+from tallbayes.run import Budget, Run
 from tallbayes.structure import Structure
 from tallbayes.tolerances import Tolerances
 

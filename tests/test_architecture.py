@@ -101,6 +101,7 @@ ORDER = [
     "tuning",
     "method",
     "fingerprint",
+    "run",
     "multilevel",
     "anchored",
     "randomised",
@@ -180,6 +181,7 @@ ABOVE_THE_WAIST = [
     "dispatch",
     "foresight",
     "tolerances",
+    "run",
     "multilevel",
 ]
 

@@ -17,10 +17,9 @@ import paper
 import pytest
 
 import tallbayes as tb
-from tallbayes import multilevel
 from tallbayes.dispatch import SHARES, Dispatcher, ahead, first_arrival, rank
 from tallbayes.executors import capacity_of, num_workers, runs_elsewhere
-from tallbayes.moments import merge_all
+from tallbayes.moments import Moments, merge_all
 from tallbayes.result import Status
 
 
@@ -455,7 +454,7 @@ def test_the_same_bits_and_counts_where_the_budget_ends(reference):
 
 def test_control_merging_by_arrival_changes_bits():
     rng = np.random.default_rng(0)
-    blocks = [multilevel.Moments.of(rng.normal(size=(32, 3))) for _ in range(50)]
+    blocks = [Moments.of(rng.normal(size=(32, 3))) for _ in range(50)]
     turned = [blocks[k] for k in rng.permutation(50)]
     assert merge_all(blocks).sum4.tobytes() != merge_all(turned).sum4.tobytes()
 

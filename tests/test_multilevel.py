@@ -13,10 +13,11 @@ import pytest
 from tallbayes import multilevel
 from tallbayes.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.moments import Moments
-from tallbayes.multilevel import Budget, Run, run_multilevel
+from tallbayes.multilevel import run_multilevel
 from tallbayes.paths import Observables
 from tallbayes.quantities import Estimands, Quantity
 from tallbayes.result import Contraction, Status
+from tallbayes.run import Budget, Run, consistency_scores
 from tallbayes.structure import Structure
 from tallbayes.tolerances import Tolerances
 
@@ -132,7 +133,7 @@ def test_tails_that_no_sample_size_tames_are_told(monkeypatch):
 def test_levels_that_do_not_telescope_are_told(monkeypatch):
     status, _, this = run(monkeypatch, made_up(offset=0.5))
     assert status is Status.inconsistent
-    assert np.abs(multilevel.consistency_scores(this)).max() > 5
+    assert np.abs(consistency_scores(this)).max() > 5
 
 
 def test_rounding_is_no_inconsistency(monkeypatch):

@@ -18,12 +18,12 @@ from tallbayes import estimation, multilevel, randomised
 from tallbayes.errors import MethodError
 from tallbayes.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.moments import Moments
-from tallbayes.multilevel import Budget, Run
 from tallbayes.paths import Observables
 from tallbayes.preparation import check_data, prepare
 from tallbayes.quantities import Estimands, Quantity
 from tallbayes.randomised import _tail_law, assess_randomised, prepare_randomised, run_randomised
 from tallbayes.result import Contraction, Status
+from tallbayes.run import Budget, Run
 from tallbayes.structure import Structure
 from tallbayes.tolerances import Tolerances
 

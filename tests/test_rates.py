@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tallbayes.moments import Moments
-from tallbayes.multilevel import contraction_of
-from tallbayes.rates import consistency, cost_growth, fit_decay, mean_decay, variance_decay
+from tallbayes.rates import consistency, contraction_of, cost_growth, fit_decay, mean_decay, variance_decay
 
 LEVELS = np.arange(6)
 

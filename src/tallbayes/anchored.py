@@ -19,9 +19,10 @@ from tallbayes.gradients import Blend, ControlVariate, Taylor
 from tallbayes.levels import Problem
 from tallbayes.method import Anchored
 from tallbayes.minibatch import Blocks
-from tallbayes.multilevel import Assessment, Run, run_multilevel, run_patiently
+from tallbayes.multilevel import run_multilevel, run_patiently
 from tallbayes.result import Contraction, Status, Trial, Tuning
 from tallbayes.roles import GradientEstimator
+from tallbayes.run import Assessment, Run
 from tallbayes.tuning import (
     FIRST_STEPS,
     STEP_OVERHEAD,

@@ -14,13 +14,13 @@ from tallbayes.answers import Rungs
 from tallbayes.method import Method, Resolved, describe
 from tallbayes.model import Target
 from tallbayes.moments import Floats
-from tallbayes.multilevel import Assessment, LevelState, Run, consistency_scores
 from tallbayes.posterior import Posterior
 from tallbayes.preparation import Prepared
 from tallbayes.randomised import RandomisedRun, tail_states
 from tallbayes.rates import cost_growth, mean_decay, variance_decay
 from tallbayes.result import Cost, Estimate, Level, Rates, Regression, Result, Status, Tuning
 from tallbayes.roles import Dynamics
+from tallbayes.run import Assessment, LevelState, Run, consistency_scores
 
 
 @dataclass(frozen=True, eq=False)

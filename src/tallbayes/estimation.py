@@ -40,7 +40,7 @@ from tallbayes.method import (
 from tallbayes.mode import DENSE_LIMIT
 from tallbayes.model import Model, Target
 from tallbayes.modes import search_second_mode
-from tallbayes.multilevel import KEPT_BYTES, Budget, Run, run_multilevel
+from tallbayes.multilevel import run_multilevel
 from tallbayes.paths import Observables, Plan
 from tallbayes.preparation import (
     Placed,
@@ -60,6 +60,7 @@ from tallbayes.recentring import recentre
 from tallbayes.records import Kept, Recorded
 from tallbayes.result import Result
 from tallbayes.roles import Executor, GradientEstimator
+from tallbayes.run import KEPT_BYTES, Budget, Run
 from tallbayes.stored import Stored
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
 from tallbayes.weights import weigh

@@ -15,9 +15,10 @@ from tallbayes.allocation import optimal_samples
 from tallbayes.conclusion import Finished, posterior_of
 from tallbayes.foresight import PILOT_PATHS
 from tallbayes.moments import Floats
-from tallbayes.multilevel import GROWTH, assess, fill, trouble, whole_blocks
+from tallbayes.multilevel import GROWTH, fill, whole_blocks
 from tallbayes.preparation import Prepared
 from tallbayes.result import Estimate, Status
+from tallbayes.run import assess, trouble
 
 ENDS = (0.025, 0.975)
 MOST_BYTES = 2**30

@@ -7,144 +7,31 @@ threads nor progress nor the clock can change a number; only `max_seconds` and C
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from tallbayes.allocation import (
-    bias_terms,
-    degrees_of_freedom,
-    floored_variance,
-    optimal_samples,
-    unseen_jumps,
-)
-from tallbayes.decisions import Decisions, Unrecorded
+from tallbayes.allocation import bias_terms, optimal_samples
 from tallbayes.dispatch import Dispatcher
 from tallbayes.executors import capacity_of, in_order, runs_elsewhere
-from tallbayes.foresight import PILOT_PATHS, WEAK_ORDER, Prospect, Seen
-from tallbayes.laplace import Laplace
-from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
-from tallbayes.moments import Floats, Moments
-from tallbayes.progress import Progress, Report
-from tallbayes.quantities import Estimands, Summary, summarise
-from tallbayes.rates import FARTHEST, consistency, consistency_freedom, contraction_of, variance_decay
-from tallbayes.result import Contraction, Status, t_quantile
-from tallbayes.roles import Executor
+from tallbayes.foresight import PILOT_PATHS, Prospect, Seen
+from tallbayes.levels import BLOCK_PATHS, LevelBlock, sample_contraction, sample_level
+from tallbayes.moments import Floats
+from tallbayes.progress import Progress
+from tallbayes.rates import contraction_of, variance_decay
+from tallbayes.result import Status, t_quantile
+from tallbayes.run import Assessment, LevelState, Run, assess, consistent, trouble
 
 GROWTH = 4
-TRUSTED_SAMPLES = 512
 LEAST_FREEDOM = 10.0
 NORMAL_QUANTILE = 1.96
 LAPLACE_SHARE = 0.1
 LONGEST_MEMORY = 0.8
 SLOWEST_DECAY = 0.4
-FALSE_ALARM = 1e-7
 SECONDS_BETWEEN_REPORTS = 0.5
-KEPT_BYTES = 2**24
-NEGLIGIBLE = 0.01
 OUT_OF_BUDGET = (Status.max_evaluations, Status.max_seconds, Status.interrupted)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Where to stop at the latest."""
-
-    max_evaluations: float = np.inf
-    max_levels: int = 12
-    max_seconds: float = np.inf
-
-
-@dataclass(frozen=True, eq=False)
-class LevelState:
-    """All samples of one level so far, merged; of where their paths ended, the first blocks."""
-
-    delta: Moments
-    fine: Moments
-    coarse: Moments
-    nonfinite: int
-    farthest: float
-    strained: float
-    points: tuple[Floats, ...] = ()
-
-    @property
-    def samples(self) -> int:
-        return self.delta.count
-
-    @classmethod
-    def of(cls, block: LevelBlock) -> LevelState:
-        points = () if block.points is None else (block.points,)
-        return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest, block.strained, points)
-
-    def add(self, block: LevelBlock, kept_bytes: float) -> LevelState:
-        with np.errstate(invalid="ignore", over="ignore"):
-            return LevelState(
-                self.delta.merge(block.delta),
-                self.fine.merge(block.fine),
-                self.coarse.merge(block.coarse),
-                self.nonfinite + block.nonfinite,
-                max(self.farthest, block.farthest),
-                self.strained
-                + (block.strained - self.strained) * block.delta.count / (self.samples + block.delta.count),
-                self._points_with(block, kept_bytes),
-            )
-
-    def _points_with(self, block: LevelBlock, kept_bytes: float) -> tuple[Floats, ...]:
-        if block.points is None or len(self.points) * BLOCK_PATHS < self.samples:
-            return self.points
-        return (*self.points, block.points) if len(self.points) * block.points.nbytes < kept_bytes else self.points
-
-
-@dataclass(frozen=True, eq=False)
-class Assessment:
-    """What the samples say at one moment, component by component."""
-
-    summary: Summary
-    variance: Floats
-    tolerance: Floats
-    standard_error: Floats
-    freedom: Floats
-    bias_bound: Floats
-
-
-@dataclass(eq=False)
-class Run:
-    """The state of one run: levels that only grow, and what they have cost."""
-
-    problem: Problem
-    estimands: Estimands
-    executor: Executor
-    report: Report
-    tolerances: Callable[[Summary], Floats]
-    budget: Budget
-    laplace: Laplace | None = None
-    levels: list[LevelState] = field(default_factory=list)
-    contraction: Contraction | None = None
-    evaluations: int = 0
-    started: float = field(default_factory=time.monotonic)
-    told: float = 0.0
-    seconds_before: float = 0.0
-    kept_bytes: float = KEPT_BYTES
-    decisions: Decisions = field(default_factory=Unrecorded)
-    speculative: int = 0
-    dispatch: Callable[..., Dispatcher] = Dispatcher
-    # Not copied: another run has another problem, executor or number of samples.
-    dispatcher: Dispatcher | None = field(default=None, init=False, repr=False)
-
-    @property
-    def samples(self) -> Floats:
-        return np.array([level.samples for level in self.levels], float)
-
-    @property
-    def costs(self) -> Floats:
-        return np.array([self.problem.evaluations(l) for l in range(len(self.levels))], float)
-
-    @property
-    def rho(self) -> float:
-        """The factor by which the levels' means fall: step bias or memory of the start, the slower."""
-        assert self.contraction is not None
-        return max(2.0**-WEAK_ORDER, self.contraction.upper)
 
 
 def run_multilevel(run: Run) -> tuple[Status, Assessment]:
@@ -274,53 +161,6 @@ def _pilot_cost(run: Run) -> float:
     return float(PILOT_PATHS * run.problem.evaluations(len(run.levels)))
 
 
-@np.errstate(invalid="ignore", over="ignore")
-def assess(run: Run) -> Assessment:
-    """Values and errors of all components from the samples so far; not a number where paths diverged."""
-    summary = summarise(run.estimands, [level.delta for level in run.levels], run.laplace)
-    samples = run.samples
-    rate = run.problem.plan.coupling.variance_rate
-    variance = summary.variance.copy()
-    variance[0] = unseen_jumps(variance[0], run.estimands.observed(run.estimands.jump), samples[0])
-    variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES)
-    error = np.sqrt(variance / samples[:, None])
-    if len(run.levels) < 3:
-        bias = np.full_like(summary.value, np.inf)
-    else:
-        bias = bias_terms(np.abs(summary.mean) + 2 * error, run.rho).max(axis=0)
-    return Assessment(
-        summary=summary,
-        variance=variance,
-        tolerance=run.tolerances(summary),
-        standard_error=np.sqrt(np.sum(error**2, axis=0) + summary.laplace_error),
-        freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
-        bias_bound=bias,
-    )
-
-
-def consistency_scores(run: Run) -> Floats:
-    """z-scores (levels - 1, components)."""
-    fine = [level.fine for level in run.levels[:-1]]
-    return run.estimands.observed(consistency(fine, [level.coarse for level in run.levels[1:]]))
-
-
-def consistent(run: Run) -> bool:
-    """Whether all z-scores are within what one look in ten million would show by chance.
-
-    Levels of what is exactly Gaussian differ by rounding alone, whose error bar is no smaller: a difference of a
-    hundredth of the tolerance is none.
-    """
-    scores = consistency_scores(run)
-    pairs = zip(run.levels[:-1], run.levels[1:], strict=True)
-    freedom = [consistency_freedom(below.fine, above.coarse) for below, above in pairs]
-    allowed = -t_quantile(run.estimands.observed(np.stack(freedom)), FALSE_ALARM / (2 * scores.size))
-    fine = np.stack([level.fine.mean for level in run.levels[:-1]])
-    apart = run.estimands.observed(fine - np.stack([level.coarse.mean for level in run.levels[1:]]))
-    now = assess(run)
-    unit = run.estimands.in_observables(now.tolerance, now.summary.scale)
-    return bool(np.all((np.abs(scores) <= allowed) | (np.abs(apart) <= NEGLIGIBLE * unit)))
-
-
 def _judge_contraction(run: Run) -> Status | None:
     assert run.contraction is not None
     if run.contraction.upper == np.inf:
@@ -415,12 +255,6 @@ def _take(run: Run, level: int, block: LevelBlock) -> None:
         run.levels.append(LevelState.of(block))
     else:
         run.levels[level] = run.levels[level].add(block, run.kept_bytes)
-
-
-def trouble(run: Run) -> Status | None:
-    if any(level.nonfinite or level.farthest > FARTHEST for level in run.levels):
-        return Status.diverged
-    return None
 
 
 def _slow_decay(run: Run, now: Assessment) -> bool:

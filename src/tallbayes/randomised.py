@@ -23,10 +23,11 @@ from tallbayes.errors import MethodError, explain
 from tallbayes.executors import capacity_of, in_order
 from tallbayes.levels import BLOCK_PATHS, Problem, sample_differences, sample_level
 from tallbayes.moments import Floats, Moments, merge_all
-from tallbayes.multilevel import Assessment, LevelState, Run, fill, tell, trouble, whole_blocks
+from tallbayes.multilevel import fill, tell, whole_blocks
 from tallbayes.quantities import Estimands, Summary, summarise
 from tallbayes.rates import Rate, variance_decay
 from tallbayes.result import Status
+from tallbayes.run import Assessment, LevelState, Run, trouble
 
 PILOT_BLOCKS = 4
 FIRST_PILOT_BLOCK = 1 << 16

@@ -19,11 +19,12 @@ from tallbayes.gradients import Taylor
 from tallbayes.ladder import Ladder
 from tallbayes.levels import BLOCK_PATHS, Problem, make_problem, sample_level
 from tallbayes.moments import Moments, merge_all
-from tallbayes.multilevel import Budget, Run, run_multilevel
+from tallbayes.multilevel import run_multilevel
 from tallbayes.paths import Plan
 from tallbayes.preparation import Prepared, check_data, prepare
 from tallbayes.quantities import Estimands, make_estimands
 from tallbayes.roles import Coupling, GradientEstimator
+from tallbayes.run import Budget, Run
 from tallbayes.tolerances import resolve_tolerances
 
 
