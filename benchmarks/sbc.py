@@ -177,7 +177,7 @@ def summarise(case: str, runs: dict[int, dict[str, Any]]) -> Summary:
 
 def threshold(summaries: list[Summary]) -> float:
     """The p-value below which a test is red: Bonferroni over all tests of all families."""
-    return FALSE_ALARM / sum(len(each.p_values) + 1 for each in summaries if not each.is_control)
+    return FALSE_ALARM / max(1, sum(len(each.p_values) + 1 for each in summaries if not each.is_control))
 
 
 def show(summaries: list[Summary]) -> str:

@@ -21,7 +21,7 @@ from tallbayes.reading import Entries, Part, Reading
 from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Regression, Result, Status, Trial, Tuning
 from tallbayes.structure import Structure
 
-FORMAT = "tallbayes result 4"
+FORMAT = "tallbayes result 5"
 _TYPES = {
     cls.__name__: cls
     for cls in (
