@@ -60,7 +60,7 @@ from tallbayes.recentring import recentre
 from tallbayes.records import Kept, Recorded
 from tallbayes.result import Result
 from tallbayes.roles import Executor, GradientEstimator
-from tallbayes.run import KEPT_BYTES, Budget, Run
+from tallbayes.run import KEPT_BYTES, Budget, Run, budget_within
 from tallbayes.stored import Stored
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
 from tallbayes.weights import weigh
@@ -111,7 +111,7 @@ def estimate(
     started = time.monotonic()
     kind, size = check_tolerances(dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True)))
     method = _check_method(method)
-    budget = _budget(Budget(), max_evaluations, max_levels, max_seconds)
+    budget = budget_within(max_evaluations, max_levels, max_seconds)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
     _check_intervals(interval_tolerance, keep_posterior, method)
@@ -295,7 +295,7 @@ def _extend(
             executor=hired.executor,
             report=report,
             tolerances=goal,
-            budget=_budget(Budget(), max_evaluations, max_levels, max_seconds),
+            budget=budget_within(max_evaluations, max_levels, max_seconds),
             levels=list(run.levels),
             started=time.monotonic(),
             kept_bytes=run.kept_bytes if interval_tolerance is None else MOST_BYTES,
@@ -378,24 +378,6 @@ def _anchored_problem(
         batch_size,
         prepared.listing if slabs else None,
     )
-
-
-def _budget(
-    default: Budget, max_evaluations: float | None, max_levels: int | None, max_seconds: float | None
-) -> Budget:
-    given = {
-        "max_evaluations": max_evaluations,
-        "max_levels": max_levels,
-        "max_seconds": max_seconds,
-    }
-    present = {name: value for name, value in given.items() if value is not None}
-    for name, value in present.items():
-        whole = name == "max_levels"
-        number = isinstance(value, int | np.integer if whole else int | float | np.number)
-        if isinstance(value, bool) or not number or not value > (2 if whole else 0):
-            what = f"{name} a whole number > 2" if whole else f"{name} > 0"
-            raise InputError(explain(what, repr(value), "None for the default"))
-    return replace(default, **present)  # type: ignore[arg-type]
 
 
 def _require_affordable(problem: Problem, budget: Budget, method: Method) -> None:

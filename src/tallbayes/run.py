@@ -16,6 +16,7 @@ import numpy as np
 from tallbayes.allocation import bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
 from tallbayes.decisions import Decisions, Unrecorded
 from tallbayes.dispatch import Dispatcher
+from tallbayes.errors import InputError, explain
 from tallbayes.foresight import WEAK_ORDER
 from tallbayes.laplace import Laplace
 from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem
@@ -39,6 +40,23 @@ class Budget:
     max_evaluations: float = np.inf
     max_levels: int = 12
     max_seconds: float = np.inf
+
+
+def budget_within(max_evaluations: float | None, max_levels: int | None, max_seconds: float | None) -> Budget:
+    """The usual one but for what is given, which is checked."""
+    given = {
+        "max_evaluations": max_evaluations,
+        "max_levels": max_levels,
+        "max_seconds": max_seconds,
+    }
+    present = {name: value for name, value in given.items() if value is not None}
+    for name, value in present.items():
+        whole = name == "max_levels"
+        number = isinstance(value, int | np.integer if whole else int | float | np.number)
+        if isinstance(value, bool) or not number or not value > (2 if whole else 0):
+            what = f"{name} a whole number > 2" if whole else f"{name} > 0"
+            raise InputError(explain(what, repr(value), "None for the default"))
+    return Budget(**present)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
