@@ -178,62 +178,76 @@ def displacement_of(plan: Plan, inputs: Inputs, state: jax.Array) -> jax.Array:
     return inputs.centre.move(state) if plan.dynamics.whitened else state
 
 
-def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) -> PathEnd:
-    """One sample of the level that the schedule describes."""
-    d, size = plan.target.dimension, plan.gradient.batch_size or 0
-    dtype = np.dtype(plan.dtype)
-    step, drawer = make_step(plan, inputs), make_drawer(plan, inputs)
-    gather_batches, expand = make_gather(plan, inputs), make_expand(plan, inputs)
-    coupling, dynamics = plan.coupling, plan.dynamics
-    extra = coupling.num_indices(size) if size else 0
+class Walk:
+    """The two phases of a sample, a step at a time: what `solo` and `joint` carry is the state of all its paths.
 
-    def read(state: jax.Array) -> jax.Array:
+    Both end with the noise of the last fine step, which is what a stop is noted without.
+    """
+
+    def __init__(self, plan: Plan, inputs: Inputs, schedule: Schedule) -> None:
+        self.plan, self.inputs, self.schedule = plan, inputs, schedule
+        self.step, self.drawer = make_step(plan, inputs), make_drawer(plan, inputs)
+        self.gather, self.expand = make_gather(plan, inputs), make_expand(plan, inputs)
+        self.size = plan.gradient.batch_size or 0
+
+    def read(self, state: jax.Array) -> jax.Array:
+        """All observables at a state."""
+        plan, inputs = self.plan, self.inputs
         displacement = displacement_of(plan, inputs, state)
         return plan.observables.values(plan.target, inputs.centre.mode, displacement, inputs.units)
 
-    def read_coarse(states: jax.Array) -> jax.Array:
-        return jnp.mean(jax.vmap(read)(states), axis=0)
+    def read_coarse(self, states: jax.Array) -> jax.Array:
+        return jnp.mean(jax.vmap(self.read)(states), axis=0)
 
-    def move_laplace(coefficients: jax.Array, u: Any, noise: jax.Array) -> Any:
-        return dynamics.step(coefficients, u, jnp.zeros_like(u), noise) if plan.laplace else u
+    def read_laplace(self, u: Any) -> Any:
+        return self.read(u) if self.plan.laplace else np.dtype(self.plan.dtype).type(0)
 
-    def read_laplace(u: Any) -> Any:
-        return read(u) if plan.laplace else dtype.type(0)
+    def move_laplace(self, coefficients: jax.Array, u: Any, noise: jax.Array) -> Any:
+        return self.plan.dynamics.step(coefficients, u, jnp.zeros_like(u), noise) if self.plan.laplace else u
 
-    def solo(index: jax.Array, draws: Draws, carry: Any) -> Any:
+    def draw_solo(self, key: jax.Array, length: int) -> Draws:
+        return self.drawer.draw(key, length, number=1)
+
+    def draw_joint(self, key: jax.Array, length: int) -> Draws:
+        extra = self.plan.coupling.num_indices(self.size) if self.size else 0
+        return self.drawer.draw(key, length, number=2, extra_indices=extra)
+
+    def solo(self, index: jax.Array, draws: Draws, carry: Any) -> Any:
+        schedule = self.schedule
         fine, u, total, _ = carry
-        batches = expand(gather_batches(draws.index))
-        fine = _moved(fine, step(schedule.fine, fine.state, draws.noise[0], pick(batches, 0)))
-        u = move_laplace(schedule.fine, u, draws.noise[0])
+        batches = self.expand(self.gather(draws.index))
+        fine = _moved(fine, self.step(schedule.fine, fine.state, draws.noise[0], pick(batches, 0)))
+        u = self.move_laplace(schedule.fine, u, draws.noise[0])
         inside = index >= schedule.solo_steps - schedule.solo_window
 
         def add(total: jax.Array) -> jax.Array:
-            return total + (read(fine.state) - read_laplace(u))
+            return total + (self.read(fine.state) - self.read_laplace(u))
 
         return fine, u, jax.lax.cond(inside, add, lambda total: total, total), draws.noise[0]
 
-    def onward(fine: Move, drawn: tuple[jax.Array, Any]) -> tuple[Move, jax.Array]:
-        fine = _moved(fine, step(schedule.fine, fine.state, *drawn))
-        return fine, fine.state
-
-    def joint(index: jax.Array, draws: Draws, carry: Any) -> Any:
+    def joint(self, index: jax.Array, draws: Draws, carry: Any) -> Any:
+        schedule, step, coupling = self.schedule, self.step, self.plan.coupling
         fine, coarse, u, totals, _ = carry
-        noise, batches = draws.noise, gather_batches(draws.index)
-        expanded = expand(batches)
+        noise, batches = draws.noise, self.gather(draws.index)
+        expanded = self.expand(batches)
+
+        def onward(fine: Move, drawn: tuple[jax.Array, Any]) -> tuple[Move, jax.Array]:
+            fine = _moved(fine, step(schedule.fine, fine.state, *drawn))
+            return fine, fine.state
+
         # A loop of two: a step is most of the program, and each time it is written out it is compiled again.
         fine, (middle, _) = jax.lax.scan(onward, fine, (noise, expanded))
-        merged = dynamics.merge_noise(schedule.fine, noise[0], noise[1])
-        seen = expand(coupling.coarse_batches(drawer.source(draws.spare).integers, size, batches))
+        merged = self.plan.dynamics.merge_noise(schedule.fine, noise[0], noise[1])
+        seen = self.expand(coupling.coarse_batches(self.drawer.source(draws.spare).integers, self.size, batches))
         coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch).state)(coarse, seen)
-        before, u = u, move_laplace(schedule.coarse, u, merged)
-
+        before, u = u, self.move_laplace(schedule.coarse, u, merged)
         in_fine = index >= schedule.joint_steps - schedule.fine_window
         in_coarse = index >= schedule.joint_steps - schedule.coarse_window
 
         def add(totals: Totals) -> Totals:
-            half_way = move_laplace(schedule.fine, before, noise[0])
-            there, reference = read_coarse(coarse), (read_laplace(half_way) + read_laplace(u)) / 2
-            pair = (read(middle) + read(fine.state)) / 2
+            half_way = self.move_laplace(schedule.fine, before, noise[0])
+            there, reference = self.read_coarse(coarse), (self.read_laplace(half_way) + self.read_laplace(u)) / 2
+            pair = (self.read(middle) + self.read(fine.state)) / 2
             return Totals(
                 totals.fine + jnp.where(in_fine, pair - reference, 0),
                 totals.matched + jnp.where(in_coarse, pair - reference, 0),
@@ -242,41 +256,46 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
 
         return fine, coarse, u, jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals), noise[1]
 
+    def note_solo(self, carry: Any) -> jax.Array:
+        """The fine path, and u in as many places as there are coarse paths."""
+        fine, u, _, last = carry
+        return self._quiet(fine, jnp.stack([u] * self.plan.coupling.num_coarse), last)
+
+    def note_joint(self, carry: Any) -> jax.Array:
+        fine, coarse, _, _, last = carry
+        return self._quiet(fine, coarse, last)
+
+    def _quiet(self, fine: Move, taken_off: jax.Array, last: jax.Array) -> jax.Array:
+        return jnp.concatenate([fine.state[None], taken_off]) - self.plan.dynamics.spread(self.schedule.fine) * last
+
+
+def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) -> PathEnd:
+    """One sample of the level that the schedule describes."""
+    walk, coupling = Walk(plan, inputs, schedule), plan.coupling
+    d, dtype = plan.target.dimension, np.dtype(plan.dtype)
     solo_key, joint_key, start_key = (jax.random.fold_in(key, phase) for phase in (0, 1, 2))
     start = _normals(start_key, d, dtype) if plan.laplace else jnp.zeros(d, dtype)
-    zero = jnp.zeros(jax.eval_shape(read, start).shape, dtype)
-    fine = Move(start, jnp.zeros((), dtype))
-    draw_one, draw_two = partial(drawer.draw, number=1), partial(drawer.draw, number=2, extra_indices=extra)
-
-    def note_solo(carry: Any) -> jax.Array:
-        fine, u, _, last = carry
-        return jnp.stack([fine.state] + [u] * coupling.num_coarse) - dynamics.spread(schedule.fine) * last
-
-    def note_joint(carry: Any) -> jax.Array:
-        fine, coarse, _, _, last = carry
-        return jnp.concatenate([fine.state[None], coarse]) - dynamics.spread(schedule.fine) * last
-
+    zero = jnp.zeros(jax.eval_shape(walk.read, start).shape, dtype)
     notes = jnp.zeros((MOST_STOPS, 1 + coupling.num_coarse, d), dtype)
-    begin_solo = (fine, start, zero, jnp.zeros_like(start))
-    alone = partial(run_steps, solo_key, draw=draw_one, body=solo)
-    end_solo, notes = _run_with_stops(
-        alone, schedule.solo_steps, schedule.solo_stops, schedule.stride, note_solo, begin_solo, notes
-    )
-    fine, u, solo_total, last = end_solo
+
+    run = partial(run_steps, solo_key, draw=walk.draw_solo, body=walk.solo)
+    legs = schedule.solo_steps, schedule.solo_stops, schedule.stride
+    begin = Move(start, jnp.zeros((), dtype)), start, zero, jnp.zeros_like(start)
+    (fine, u, solo_total, last), notes = _run_with_stops(run, *legs, walk.note_solo, begin, notes)
+
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
-    begin = (fine, coarse, u, Totals(solo_total, zero, zero), last)
-    together = partial(run_steps, joint_key, draw=draw_two, body=joint)
-    end, notes = _run_with_stops(
-        together, schedule.joint_steps, schedule.joint_stops, schedule.stride, note_joint, begin, notes
-    )
-    fine, coarse, u, totals, _ = end
+    run = partial(run_steps, joint_key, draw=walk.draw_joint, body=walk.joint)
+    legs = schedule.joint_steps, schedule.joint_stops, schedule.stride
+    together = fine, coarse, u, Totals(solo_total, zero, zero), last
+    (fine, coarse, u, totals, _), notes = _run_with_stops(run, *legs, walk.note_joint, together, notes)
+
     displace = jax.vmap(partial(displacement_of, plan, inputs))
     stops = jnp.maximum(schedule.solo_stops, schedule.joint_stops)
     points = jax.lax.fori_loop(jnp.int32(0), stops, lambda k, all: all.at[k].set(displace(all[k])), notes)
     distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))
     steps = schedule.solo_steps + 2 * schedule.joint_steps
-    reference = read_laplace(u)
-    ends = read(fine.state) - reference, read_coarse(coarse) - reference
+    reference = walk.read_laplace(u)
+    ends = walk.read(fine.state) - reference, walk.read_coarse(coarse) - reference
     return _path_end(schedule, totals, *ends, distance, fine.strained / steps.astype(dtype), points)
 
 
