@@ -24,7 +24,7 @@ help:
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
-	@echo "make bench-far         where the time goes where the Gaussian is a poor control (2 minutes)"
+	@echo "make bench-far         where the time goes where the Gaussian is a poor control (1 minute)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
 	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"

@@ -165,6 +165,14 @@ def test_no_window_where_the_first_paths_suffice(monkeypatch):
     assert {trial.window for trial in tuned(monkeypatch, FORGETFUL, tolerance=1.0)[2].trials} == {0}
 
 
+def test_no_window_for_paths_that_do_not_forget(monkeypatch):
+    """Nothing that starts within reach of its start is worth an average; the same paths that forget are."""
+    for rate, windows in ((-0.1, {0}), (1.0, {0, 4, 16})):
+        stuck = replace(FORGETFUL, rate=lambda h, n, rate=rate: rate)
+        record = tuned(monkeypatch, stuck, tb.Anchored(first_step=1.0, batch_size=1), tolerance=0.003)[2]
+        assert {trial.window for trial in record.trials} == windows
+
+
 def test_pairs_are_tried_again_with_a_window(monkeypatch):
     """Without one, 16 rows a step seem not to repay; averaged paths show that they do."""
     problem = replace(FORGETFUL, variance=lambda h, n: 1 / n)
@@ -342,6 +350,7 @@ def test_everything_fixed_is_one_trial(monkeypatch):
         {"ladder": tb.Ladder(1.0), "window": 0},
         {"window": -1},
         {"window": 2.5},
+        {"window": np.int64(4)},
         {"window": True},
         {"gradient": "Taylor"},
         {"dynamics": tb.Euler()},

@@ -138,7 +138,7 @@ Method = Multilevel | Anchored | Randomised
 
 
 def _require_window(window: Any) -> None:
-    whole = isinstance(window, int | np.integer) and not isinstance(window, bool)
+    whole = isinstance(window, int) and not isinstance(window, bool)
     if not whole or not 0 <= window <= MOST_WINDOW:
         raise MethodError(explain(f"window a whole number 0..{MOST_WINDOW}", repr(window), "None to have it tuned"))
 

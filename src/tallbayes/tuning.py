@@ -114,7 +114,7 @@ def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -
     window = known.trial.window if known else tuner.choices.windows[0]
     search = Search(tuner, [known] if known else [], window, time)
     best, contraction = search.find_pair()
-    while (wider := search.widen(best)) is not None:
+    while contracts(contraction) and (wider := search.widen(best)) is not None:
         search.seen, search.window = [wider], wider.trial.window
         best, contraction = search.find_pair()
     problem = search.configured(best.trial)
@@ -154,11 +154,9 @@ class Search:
             best = _best(self.seen, self.refused)
             problem, contraction, measured = _lengthen(tuner, best.trial, self.time, self.spent)
             self.measured += measured
-            if contraction.upper <= np.exp(-LEAST_RELAXATIONS) or choices.times_are_given:
+            if contracts(contraction) or choices.times_are_given or not np.isfinite(best.trial.price):
                 break
-            if not np.isfinite(best.trial.price):
-                break
-            self.refused.add((best.trial.first_step, best.trial.batch_size))
+            self.refused.add(_pair(best))
             here = self._proposed()
             if here is None and all(_pair(pilots) in self.refused for pilots in self.seen):
                 break
@@ -199,6 +197,11 @@ class Search:
     def _affords(self, pair: tuple[float, int], window: int | None = None) -> bool:
         rows = _rows(self.tuner, *pair, self.time, self.window if window is None else window)
         return self.tuner.affords(self.spent + rows)
+
+
+def contracts(contraction: Contraction) -> bool:
+    """Whether paths forget enough of where they began a level."""
+    return contraction.upper <= np.exp(-LEAST_RELAXATIONS)
 
 
 def _pair(pilots: Pilots) -> tuple[float, int]:
@@ -317,7 +320,7 @@ def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Pro
         spent += len(squares) * problem.contraction_evaluations()
         interval = problem.ladder.added_steps * problem.ladder.first_step
         contraction = contraction_of(squares, interval)
-        enough = contraction.upper <= np.exp(-LEAST_RELAXATIONS)
+        enough = contracts(contraction)
         longer = RELAXATIONS / contraction.rate if contraction.rate > 0 else np.inf
         further = len(squares) * problem.contraction_evaluations() * longer / interval
         if (
