@@ -7,9 +7,26 @@ bias <= max over the last three levels of (|mean_l| + 2 se_l) rho^(L-l) rho / (1
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tallbayes.moments import Floats
+
+RARE_KURTOSIS = 50.0
+PATHS_A_KURTOSIS, MOST_DOUBTED = 4, 4096
+
+
+class Least(NamedTuple):
+    """What is known of level 0 without a sample, by component: its least variance, and the kurtosis with it."""
+
+    variance: Floats
+    kurtosis: Floats
+
+    @property
+    def rare(self) -> np.ndarray:
+        """Whether it hangs on few paths, so that a few dozen need not have seen any of them."""
+        return self.kurtosis > RARE_KURTOSIS
 
 
 def optimal_samples(variance: Floats, cost: Floats, tolerance: Floats) -> Floats:
@@ -41,17 +58,26 @@ def bias_terms(size: Floats, rho: float) -> Floats:
     return tail * rho**below * rho / (1 - rho)
 
 
-def floored_variance(variance: Floats, samples: Floats, rate: float, trusted: int) -> Floats:
+def floored_variance(
+    variance: Floats, samples: Floats, rate: float, trusted: int, least: Least | None = None
+) -> Floats:
     """Variances by level that a small or lucky sample cannot make too small.
 
-    A level with fewer than `trusted` samples is held above half of what the level below predicts; one that
-    saw no variation at all among M samples, where level 0 varies, above 3 V_0 / M.
+    A level with fewer than `trusted` samples is held above half of what the level below predicts; one that saw no
+    variation at all among M samples, where level 0 varies, above 3 V_0 / M. With what is known of level 0 without a
+    sample, level 1 is held above a quarter of that; and what hangs on few paths is held above half of the level below
+    until there are enough samples to have seen some of these.
     """
     floored = variance.copy()
+    if least is not None:
+        floored[0] = np.maximum(floored[0], least.variance)
     for level in range(1, len(variance)):
-        if level > 1 and samples[level] < trusted:
+        if samples[level] < trusted and (level > 1 or least is not None):
             predicted = floored[level - 1] * 2.0**-rate
-            floored[level] = np.maximum(floored[level], predicted / 2)
+            floored[level] = np.maximum(floored[level], predicted / (2 if level > 1 else 4))
+        if least is not None:
+            unsure = least.rare & (samples[level] < np.minimum(PATHS_A_KURTOSIS * least.kurtosis, MOST_DOUBTED))
+            floored[level] = np.where(unsure, np.maximum(floored[level], floored[level - 1] / 2), floored[level])
         unseen = 3 * variance[0] / samples[level]
         floored[level] = np.where(floored[level] > 0, floored[level], unseen)
     return floored

@@ -160,7 +160,7 @@ def _tuner(run: Run, choices: Choices) -> Tuner:
     assert run.laplace is not None
     left, deadline = run.budget.max_evaluations - run.evaluations, run.started + run.budget.max_seconds
     parts = run.problem, run.estimands, run.laplace, run.tolerances, run.executor, choices
-    return Tuner(*parts, limit=left / 2, deadline=deadline)
+    return Tuner(*parts, limit=left / 2, deadline=deadline, tails=run.tails)
 
 
 def _patience(run: Run, tuning: Tuning) -> float:

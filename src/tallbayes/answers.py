@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallbayes.allocation import bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
+from tallbayes.allocation import Least, bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
 from tallbayes.moments import Floats, Moments
 from tallbayes.rates import variance_decay
 from tallbayes.result import Estimate
@@ -42,11 +42,12 @@ def combine(
     base_variance: Floats | float = 0.0,
     jump: Floats | float = 0.0,
     rate: float | None = None,
+    least: Least | None = None,
 ) -> Estimate:
     """An estimate from samples (paths, components) of every level.
 
     `base_variance` is that of the base itself; `jump` as in `quantities`, `rate` where variances fall more slowly than
-    those of a smooth quantity.
+    those of a smooth quantity, `least` what is known of the variance of level 0 without a sample.
     """
     levels = [Moments.of(each) for each in samples]
     counts = np.array([level.count for level in levels], float)
@@ -56,7 +57,7 @@ def combine(
     scale = np.sqrt(np.maximum(variance[0], np.finfo(float).tiny))
     beta = variance_decay(variance, kurtosis, counts, scale).value
     variance[0] = unseen_jumps(variance[0], np.broadcast_to(jump, width), counts[0])
-    variance = floored_variance(variance, counts, rate or rungs.variance_rate, TRUSTED_SAMPLES)
+    variance = floored_variance(variance, counts, rate or rungs.variance_rate, TRUSTED_SAMPLES, least)
     error = np.sqrt(variance / counts[:, None])
     bias = np.full(width, np.inf)
     if len(levels) >= 3:
@@ -75,6 +76,7 @@ def combine(
     )
 
 
+@np.errstate(invalid="ignore")
 def scaled(estimate: Estimate, factor: Floats) -> Estimate:
     """The estimate of a multiple."""
     return replace(

@@ -104,6 +104,7 @@ def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
         rungs=Rungs(run.rho, plan.coupling.variance_rate, run.costs),
         seed=run.problem.seed,
         live=(prepared.target, prepared.table.units),
+        probe=prepared.probe,
     )
 
 

@@ -51,6 +51,7 @@ from tallbayes.preparation import (
     place,
     refine_precision,
     with_listing,
+    with_probe,
 )
 from tallbayes.progress import Report, reporter
 from tallbayes.quantities import Estimands, make_estimands, read_quantities
@@ -62,6 +63,7 @@ from tallbayes.result import Result
 from tallbayes.roles import Executor, GradientEstimator
 from tallbayes.run import KEPT_BYTES, Budget, Run, budget_within
 from tallbayes.stored import Stored
+from tallbayes.tails import tails_of
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
 from tallbayes.weights import weigh
 
@@ -143,6 +145,8 @@ def estimate(
         prepared = refine_precision(prepared, estimands, _fraction(kind, size))
         if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
             prepared = with_listing(prepared, workers, hired.folder if stored is not None else None)
+        if isinstance(ladder_method, Anchored):
+            prepared = with_probe(prepared)
         problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
         _require_affordable(problem, budget, method)
         goal = resolve_tolerances(kind, size, estimands)
@@ -245,6 +249,8 @@ def _solve(method: Method, run: Run, prepared: Prepared) -> Finished:
     estimands = run.estimands
     units = prepared.table.units
     run.laplace = laplace_level(prepared.target, estimands.observables, prepared.anchor, estimands.jump, seed, units)
+    if prepared.probe is not None:
+        run.tails = tails_of(prepared.target, estimands, prepared.anchor, units, prepared.probe)
     rebuild = partial(_anchored_problem, ladder_method, prepared, run.estimands, seed)
     if isinstance(method, Anchored):
         return Finished(*run_anchored(ladder_method, run, rebuild))

@@ -90,6 +90,18 @@ def level_values(asked: Asked, ensemble: Posterior, level: int) -> Iterator[Floa
         yield values.reshape(-1, stops * 2 * PAIRS, sides, values.shape[-1])
 
 
+def probe_values(asked: Asked, ensemble: Posterior) -> tuple[Floats, Floats]:
+    """The function at a probe's quiet ends with noise, (points, draws, components): posterior and Gaussian."""
+    assert ensemble.probed is not None
+    generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 10]))
+    quiet = np.stack(ensemble.probed.points, axis=1)
+    noise = ensemble.noise(0, generator.standard_normal((len(quiet), PAIRS, quiet.shape[2])))
+    both = np.concatenate([noise, -noise], axis=1)
+    with jax.enable_x64(True):
+        values = np.asarray(_values(asked.reader, asked.function, ensemble.anchor.mode, quiet, both, asked.units))
+    return values[:, :, 0], values[:, :, 1]
+
+
 def gaussian_values(asked: Asked, ensemble: Posterior, count: int) -> Floats:
     """The function at draws from Laplace's Gaussian."""
     draws = ensemble.anchor.draws(count, ensemble.seed)

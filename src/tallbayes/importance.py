@@ -1,14 +1,22 @@
 """Importance: rows that matter more are read more often.
 
-The noise of a Taylor remainder grows with a row's leverage q_i = |W^T x_i|^2 like q_i^(3/2): a move of sqrt(q_i) in its
-predictor, squared, times the length of W^T x_i. Where a few rows carry most of it, as those of a rare category do, a
-uniform batch almost never sees them and, when it does, overshoots. So row i stands c_i times in a shuffled list,
+A variance measured on what was sampled cannot see what was not. So every row is looked at once, at points of the
+Gaussian, for what is left of its gradient beyond its linear part, in whitened units,
 
-    c_i = 1 + floor(N q_i^(3/2) / sum_k q_k^(3/2)),   weight 1 / c_i each time
+    r_i(u) = W^T [grad_i(theta_0 + W u) - grad_i(theta_0) - Hess_i W u],   s_i = (E |r_i(u)|^2)^(1/2)
 
-and batches are runs of that list. The sum stays unbiased for any c_i >= 1, and a batch as long as the list is the sum
-over all rows. With several linear predictors q_i is the sum over them; for a model without any the gradient at the mode
-takes the place of x_i. A row's weight multiplies its share.
+Where a few rows hold most of it, as those of a rare category, of a rare event or of a large exposure do, a uniform
+batch almost never sees them and, when it does, overshoots. So row i stands c_i times in a shuffled list,
+
+    c_i = 1 + floor(N s_i / sum_k s_k),   weight 1 / c_i each time
+
+and batches are runs of that list. The sum stays unbiased for any c_i >= 1, no place of the list holds more than about
+twice the mean share, and a batch as long as the list is the sum over all rows. With one linear predictor,
+eta ~ N(x . theta_0, q_i) with the leverage q_i = |W^T x_i|^2, the expectation is a quadrature,
+
+    s_i^2 = q_i E [l'(eta) - l'(eta_0) - l''(eta_0)(eta - eta_0)]^2
+
+with several, and for a model without any, a mean over a few draws in opposite pairs, some of them twice as wide.
 """
 
 from __future__ import annotations
@@ -31,13 +39,20 @@ from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.roles import Executor
 from tallbayes.stored import Stored
-from tallbayes.sums import CHUNK_ROWS
+from tallbayes.sums import CHUNK_ROWS, density_terms
 from tallbayes.table import SHUFFLE_SEED, Table, capacity_for
-from tallbayes.weights import weights_in
 from tallbayes.writing import write_table
 
-PART_ROWS = 2**14
-WORTHWHILE = 16.0
+PART_ROWS = 2**12
+# Against a list, uniform batches would have so many times the variance, or their variance so heavy a tail.
+WORTHWHILE, HEAVIEST = 4.0, 64.0
+# In posterior sds: what all remainders together cannot move is not worth a list.
+NOTHING = 1e-5
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+PAIRS, WIDE_PAIRS = 3, 1
+# Beyond, a row's remainder is weighed by the diagonal of H^-1: the same size but for correlations.
+MOST_WHITENED = 128
+LARGEST = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +77,20 @@ def list_rows(
     """
     bound, shape = Bound(target, table), _shape_of(anchor)
     if folder is None:
-        share = list(_over_chunks(executor, shares, bound, shape))
-        mean = _worthwhile(table, [_sums(part) for part in share])
-        return None if mean is None else _shuffled(_parts(iter(share), mean))
-    mean = _worthwhile(table, _over_chunks(executor, share_sums, bound, shape))
+        found = list(_over_chunks(executor, sizes, bound, shape))
+        mean = _worthwhile(table, [_sums(part) for part in found])
+        return None if mean is None else _shuffled(_parts(iter(found), mean))
+    mean = _worthwhile(table, _over_chunks(executor, size_sums, bound, shape))
     if mean is None:
         return None
-    return mapped_listing(write_table(folder / "listing", _parts(_over_chunks(executor, shares, bound, shape), mean)))
+    return mapped_listing(write_table(folder / "listing", _parts(_over_chunks(executor, sizes, bound, shape), mean)))
 
 
-def _worthwhile(table: Table, sums: Iterable[tuple[float, float]]) -> float | None:
-    """The mean share of a row; None where the shares are too even for a list to be worth it."""
-    share, square = (sum(each) for each in zip(*sums, strict=True))
-    even = not np.isfinite(share) or share <= 0 or table.num_rows * square < WORTHWHILE * share**2
-    return None if even else share / table.num_rows
+def _worthwhile(table: Table, sums: Iterable[tuple[float, float, float]]) -> float | None:
+    """The mean size of a row; None where the sizes are too even for a list to be worth it."""
+    total, square, fourth = (sum(each) for each in zip(*sums, strict=True))
+    uneven = table.num_rows * square >= WORTHWHILE * total**2 or table.num_rows * fourth >= HEAVIEST * square**2
+    return total / table.num_rows if total > NOTHING and uneven else None
 
 
 def _shuffled(parts: Iterator[dict[str, np.ndarray]]) -> Listing:
@@ -91,38 +106,50 @@ def mapped_listing(stored: Stored) -> Listing:
     return Listing(arrays["row"], arrays["weight"], stored.num_rows, stored)
 
 
-def _parts(shares_by_chunk: Iterator[Floats], mean: float) -> Iterator[dict[str, np.ndarray]]:
+def _parts(sizes_by_chunk: Iterator[Floats], mean: float) -> Iterator[dict[str, np.ndarray]]:
     """Rows of a chunk as often as they are to be read, each with its weight."""
     first = 0
-    for share in shares_by_chunk:
-        copies = 1 + np.floor(share / mean).astype(np.int64)
-        rows = np.repeat(np.arange(first, first + len(share), dtype=np.int32), copies)
+    for size in sizes_by_chunk:
+        copies = 1 + np.floor(size / mean).astype(np.int64)
+        rows = np.repeat(np.arange(first, first + len(size), dtype=np.int32), copies)
         yield {"row": rows, "weight": np.repeat((1 / copies).astype(np.float32), copies)}
-        first += len(share)
+        first += len(size)
 
 
-def leverages(target: Target, table: Table, anchor: Anchor) -> Floats:
-    """q_i of every row: one pass."""
-    parts = [_leverages(Bound(target, table), *_shape_of(anchor), *chunk) for chunk in table.chunks()]
-    return np.concatenate(parts)
+def row_sizes(target: Target, table: Table, anchor: Anchor) -> Floats:
+    """s_i of every row: one pass."""
+    return np.concatenate([sizes(Bound(target, table), *_shape_of(anchor), *chunk) for chunk in table.chunks()])
 
 
-def share_sums(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int) -> tuple[float, float]:
-    """sum q^(3/2) and sum q^3, with weights, of rows start..stop-1."""
-    return _sums(shares(bound, mode, whitening, start, stop))
+def size_sums(
+    bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int
+) -> tuple[float, float, float]:
+    """sum s, sum s^2 and sum s^4 of rows start..stop-1."""
+    return _sums(sizes(bound, mode, whitening, start, stop))
 
 
-def _sums(share: Floats) -> tuple[float, float]:
-    return float(share.sum()), float(np.sum(share**2))
+def _sums(size: Floats) -> tuple[float, float, float]:
+    return float(size.sum()), float(np.sum(size**2)), float(np.sum(size**4))
 
 
-def shares(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int) -> Floats:
-    """q_i^(3/2) times the weight of rows start..stop-1."""
-    share = _leverages(bound, mode, whitening, start, stop) ** 1.5
-    weights = weights_in(bound.table.rows)
-    if weights is not None:
-        share *= np.asarray(weights)[start:stop].astype(np.float64)
-    return share
+def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int) -> Floats:
+    """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
+    part_rows = min(PART_ROWS, bound.table.capacity)
+    static, draws = (bound.target, part_rows), _draws(len(mode))
+    with jax.enable_x64(True):
+        parts = [
+            np.asarray(compiled(_part)(static, bound.table.rows, np.int32(first), mode, whitening, draws), np.float64)
+            for first in range(start, stop, part_rows)
+        ]
+    found = np.concatenate(parts)[: stop - start]
+    return np.minimum(np.nan_to_num(found, nan=LARGEST, posinf=LARGEST), LARGEST)
+
+
+def _draws(dimension: int) -> Floats:
+    """Whitened points in opposite pairs, the last ones twice as wide: the same for all rows."""
+    half = np.random.default_rng(0).standard_normal((PAIRS + WIDE_PAIRS, dimension))
+    half[PAIRS:] *= 2
+    return np.concatenate([half, -half]).astype(np.float32)
 
 
 def _over_chunks(
@@ -138,27 +165,75 @@ def _shape_of(anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(anchor.mode, np.float32), np.asarray(anchor.whitening, np.float32)
 
 
-def _leverages(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int) -> Floats:
-    part_rows = min(PART_ROWS, bound.table.capacity)
-    static = bound.target, part_rows
-    with jax.enable_x64(True):
-        parts = [
-            np.asarray(compiled(_part)(static, bound.table.rows, np.int32(first), mode, whitening), np.float64)
-            for first in range(start, stop, part_rows)
-        ]
-    return np.concatenate(parts)[: stop - start]
-
-
-def _part(static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: jax.Array) -> Any:
+def _part(
+    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: jax.Array, draws: jax.Array
+) -> jax.Array:
+    """The sizes of a part of the rows."""
     target, part_rows = static
     part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, part_rows), rows)
-    if target.predictor is not None:
-        directions = target.layout.directions(part["x"].astype(np.float32))
-    else:
-        gradient = jax.vmap(partial(jax.grad(target.log_likelihood.call), mode))(part).astype(np.float32)
-        weights = weights_in(part)
-        if weights is not None:
-            gradient /= jnp.where(weights > 0, weights, 1)[:, None].astype(np.float32)
-        directions = [gradient]
-    moved = [each * whitening if whitening.ndim == 1 else each @ whitening for each in directions]
-    return sum((each**2).sum(axis=1) for each in moved)
+    if target.predictor is None:
+        return _own_sizes(target, part, mode, whitening, draws)
+    directions = target.layout.directions(part["x"].astype(np.float32))
+    moved = jnp.stack([each * whitening if whitening.ndim == 1 else each @ whitening for each in directions])
+    part = in_float64(part)
+    eta = target.layout.predict(part["x"], mode.astype(np.float64))
+    if target.layout.is_scalar:
+        return _scalar_sizes(target, part, eta, jnp.sum(moved[0].astype(np.float64) ** 2, axis=1))
+    return _vector_sizes(target, part, eta, moved.astype(np.float64), draws.astype(np.float64))
+
+
+def _scalar_sizes(target: Target, rows: Any, eta: jax.Array, leverage: jax.Array) -> jax.Array:
+    """By quadrature over the predictor's own Gaussian."""
+    assert target.predictor is not None
+    _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
+
+    def square(node: float) -> jax.Array:
+        move = node * jnp.sqrt(leverage)
+        there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)  # type: ignore[union-attr]
+        return (there - slope - bend * move) ** 2
+
+    weights = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+    mean = sum(weight * square(node) for node, weight in zip(NODES.tolist(), weights.tolist(), strict=True) if node)
+    return jnp.sqrt(leverage * mean)
+
+
+def _vector_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, draws: jax.Array) -> jax.Array:
+    """rho' (A H^-1 A') rho, rho the remainder in the predictors, mean over draws."""
+    assert target.predictor is not None
+    _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
+    spread = jnp.einsum("anj,bnj->nab", moved, moved)
+
+    def square(draw: jax.Array) -> jax.Array:
+        move = (moved @ draw).T
+        there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)  # type: ignore[union-attr]
+        rest = there - slope - jnp.einsum("nab,nb->na", bend, move)
+        return jnp.einsum("na,nab,nb->n", rest, spread, rest)
+
+    return jnp.sqrt(jnp.mean(jax.lax.map(square, draws), axis=0))
+
+
+def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: jax.Array, draws: jax.Array) -> jax.Array:
+    """|W' r| of every row's own gradient, mean over draws."""
+    rows, mode, whitening = in_float64(rows), mode.astype(np.float64), whitening.astype(np.float64)
+    dense = whitening.ndim == 2
+    moves = draws @ whitening.T if dense else draws * whitening
+    gradient = jax.grad(target.log_likelihood.call)
+
+    def square(move: jax.Array) -> jax.Array:
+        def rest(row: Any) -> jax.Array:
+            here, bend = jax.jvp(lambda theta: gradient(theta, row), (mode,), (move,))
+            return gradient(mode + move, row) - here - bend
+
+        left = jax.vmap(rest)(rows)
+        if dense and len(mode) <= MOST_WHITENED:
+            return jnp.sum((left @ whitening) ** 2, axis=1)
+        return left**2 @ (jnp.sum(whitening**2, axis=1) if dense else whitening**2)
+
+    return jnp.sqrt(jnp.mean(jax.lax.map(square, moves), axis=0))
+
+
+def in_float64(rows: Any) -> Any:
+    """Numbers as they are summed, whatever the table holds them in."""
+    return jax.tree.map(
+        lambda leaf: leaf.astype(np.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, rows
+    )

@@ -58,6 +58,11 @@ class Laplace:
         return unseen_jumps(self.sampled.variance, self.jump, self.draws)
 
     @property
+    def covariance(self) -> Floats:
+        """Of one draw, between every parameter and its square."""
+        return np.zeros(len(moment_pairs(self))) if self.sampled is None else self.sampled.covariance
+
+    @property
     def kurtosis(self) -> Floats:
         return np.full_like(self.exact, 3.0) if self.sampled is None else self.sampled.kurtosis
 
@@ -106,7 +111,13 @@ def _block(level: Laplace, number: int) -> Moments:
             polynomial = np.asarray(_quadratic(*arguments), np.float64)
             values = np.where(level.controlled, values - polynomial, values)
     values[:, : 2 * _exact_moments(level.target, level.observables)] = 0.0
-    return Moments.of(values)
+    return Moments.of(values, moment_pairs(level))
+
+
+def moment_pairs(level: Laplace) -> tuple[tuple[int, int], ...]:
+    """Where a parameter and its square stand among the observables."""
+    d = level.target.structure.size if level.observables.moments else 0
+    return tuple((j, d + j) for j in range(d))
 
 
 def _exact_moments(target: Target, observables: Observables) -> int:

@@ -56,7 +56,17 @@ def run_patiently(run: Run, patience: float) -> tuple[Status | None, Assessment]
             raise
         status = Status.interrupted
     final = assess(run)
-    return (Status.converged if status in OUT_OF_BUDGET and _met(run, final) else status), final
+    if status in OUT_OF_BUDGET and _met(run, final):
+        status = Status.converged
+    return without_variance(run, status, final)
+
+
+def without_variance(run: Run, status: Status | None, final: Assessment) -> tuple[Status | None, Assessment]:
+    """The same, but that nothing is claimed of components that may have no variance."""
+    if run.tails is None or not np.any(run.tails.endless):
+        return status, final
+    unknown = np.where(run.tails.endless, np.inf, final.standard_error)
+    return (Status.infinite_variance if status is Status.converged else status), replace(final, standard_error=unknown)
 
 
 def _rounds(run: Run, dispatcher: Dispatcher, patience: float) -> Status | None:

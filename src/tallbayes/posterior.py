@@ -17,15 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.allocation import Least
 from tallbayes.anchor import Anchor
 from tallbayes.answers import Rungs, combine, scaled
 from tallbayes.errors import InputError, explain
 from tallbayes.moments import Floats
+from tallbayes.probes import Probe
 from tallbayes.projections import INDICATOR_RATE, Projection, densities, on_line, quantiles
 from tallbayes.reading import Line, Reading
 from tallbayes.result import Estimate
 from tallbayes.signed import signed_quantiles
 from tallbayes.structure import Structure
+from tallbayes.tails import Probed, quiet_ends
 
 NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16
@@ -55,6 +58,7 @@ class Posterior:
     seed: int = 0
     stored: Reading | None = None
     live: Any = None
+    probe: Probe | None = None
 
     def expectation(self, what: What, name: str = "expectation") -> Estimate:
         """E h over the posterior, in the shape of what h returns.
@@ -73,13 +77,16 @@ class Posterior:
         if not self.laplace:
             return combine(name, asked.structure, samples, self.rungs)
         level = expectations.laplace_of(asked, self)
-        found = combine(name, asked.structure, samples, self.rungs, jump=level.jump, rate=_rate(level.jump))
+        rest: dict[str, Any] = {"jump": level.jump, "rate": _rate(level.jump)}
+        if self.probed is not None:
+            rest["least"] = self.probed.least(*(each.mean(axis=1) for each in expectations.probe_values(asked, self)))
+        found = combine(name, asked.structure, samples, self.rungs, **rest)
         allowed = expectations.LAPLACE_SHARE * found.flat_standard_error**2
         with np.errstate(divide="ignore", invalid="ignore"):
             draws = np.nan_to_num(level.variance / allowed, posinf=expectations.MOST_DRAWS).max()
         level = level.extended(min(draws, expectations.MOST_DRAWS))
         variance = level.variance / max(level.draws, 1)
-        return combine(name, asked.structure, samples, self.rungs, level.mean, variance, level.jump, _rate(level.jump))
+        return combine(name, asked.structure, samples, self.rungs, level.mean, variance, **rest)
 
     def quantile(
         self, p: float | Sequence[float], what: What = None, name: str = "quantile", first: int | None = None
@@ -134,13 +141,15 @@ class Posterior:
         edges, signs = (np.array(each, np.float64) for each in zip(*signed, strict=True))
         signs = signs if line.increasing else -signs
         start = 1.0 if signs.sum() < 0 else 0.0
-        base, samples = self._projection(line).cdf(line.where(edges))
+        projection = self._projection(line)
+        base, samples = projection.cdf(line.where(edges))
         parts = [each @ signs[:, None] for each in samples]
         if not self.laplace:
             parts[0] = parts[0] + start
             return _within_bounds(combine(name, NUMBER, parts, self.rungs, rate=INDICATOR_RATE))
         base = start + base @ signs[:, None]
-        return _within_bounds(combine(name, NUMBER, parts, self.rungs, base, rate=INDICATOR_RATE))
+        least = projection.least(line.where(edges), weights=signs)
+        return _within_bounds(combine(name, NUMBER, parts, self.rungs, base, rate=INDICATOR_RATE, least=least))
 
     def line_quantiles(self, line: Line, p: Floats, name: str = "quantile") -> Estimate:
         """Of a line, one for every p."""
@@ -297,7 +306,17 @@ class Posterior:
         places = [slice(0, 2 if level == 0 else None) for level in range(len(self.points))]
         points = tuple(each[:, :, part] @ c for each, part in zip(self.points, places, strict=True))
         mean = float(c @ self.anchor.mode)
-        return Projection(mean, length, points, tuple(s * unit for s in self.spreads), self.laplace)
+        probed = self.probed
+        if probed is not None:
+            probed = replace(probed, points=(probed.points[0] @ c, probed.points[1] @ c))
+        return Projection(mean, length, points, tuple(s * unit for s in self.spreads), self.laplace, probed)
+
+    @cached_property
+    def probed(self) -> Probed | None:
+        """Where level 0 would be seen to end by a probe; None where there is none, or nothing to take it off."""
+        if self.probe is None or not (self.whitened and self.laplace):
+            return None
+        return quiet_ends(self.probe, self.anchor, self.spreads[0], self.points[0].shape[1])
 
     def _quantiles_by_draws(self, functions: Sequence[Any], p: Floats, name: str) -> Iterator[Estimate]:
         """Of numbers that are no lines, some at a time, so that one program reads several."""
@@ -312,9 +331,15 @@ class Posterior:
             levels = [
                 np.concatenate(list(expectations.level_values(asked, self, level))) for level in range(len(self.points))
             ]
+            probed = None if self.probed is None else expectations.probe_values(asked, self)
             for place in range(len(some)):
                 parts = base[:, place], [level[..., place] for level in levels]
-                yield signed_quantiles(*parts, p, self.rungs, name, Structure.leaf((len(p),)))
+                least = None if probed is None else partial(self._least_below, [each[..., place] for each in probed])
+                yield signed_quantiles(*parts, p, self.rungs, name, Structure.leaf((len(p),)), least)
+
+    def _least_below(self, values: Sequence[Floats], edges: Floats) -> Least:
+        assert self.probed is not None
+        return self.probed.least(*((each[..., None] <= edges).mean(axis=1) for each in values))
 
 
 def _each(functions: Sequence[Callable[[Any], Any]], theta: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from tallbayes.expansion import expand
 from tallbayes.importance import Listing, list_rows
 from tallbayes.mode import anchor_at, find_anchor
 from tallbayes.model import Model, Target, bind, runs_in_float32
+from tallbayes.probes import Probe, make_probe
 from tallbayes.quantities import Estimands
 from tallbayes.roles import Executor
 from tallbayes.stored import Stored, map_table
@@ -37,6 +38,7 @@ class Prepared:
     precision: str
     asked_precision: str | None
     listing: Listing | None = None
+    probe: Probe | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,11 +206,18 @@ def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:
 
 
 def with_listing(prepared: Prepared, executor: Executor | None = None, folder: Path | None = None) -> Prepared:
-    """Look at every row's leverage, and list the rows by it where that is worth it: one more pass, or two on disk."""
+    """Look at what every row can do, and list the rows by it where that is worth it: one more pass, or two on disk."""
     listing = list_rows(prepared.target, prepared.table, prepared.anchor, executor, folder)
     passes = 1 if listing is None or folder is None else 2
     spent = prepared.setup_evaluations + passes * prepared.table.num_rows
     return replace(prepared, listing=listing, setup_evaluations=spent)
+
+
+def with_probe(prepared: Prepared) -> Prepared:
+    """Look at the posterior where few paths go."""
+    probe = make_probe(prepared.target, prepared.table, prepared.anchor, prepared.listing)
+    spent = prepared.setup_evaluations + (0 if probe is None else probe.rows_read)
+    return replace(prepared, probe=probe, setup_evaluations=spent)
 
 
 def refine_precision(prepared: Prepared, estimands: Estimands, fraction: float) -> Prepared:

@@ -10,28 +10,30 @@ one in its place; its variance falls like 2^(-3l/2), that of the bare indicator 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tallbayes.allocation import Least
 from tallbayes.answers import Rungs, combine, scaled
 from tallbayes.moments import Floats
 from tallbayes.reading import Line
 from tallbayes.result import Estimate
 from tallbayes.structure import Structure
+from tallbayes.tails import Probed
 
 INDICATOR_RATE = 1.5
 NEWTON_STEPS = 40
 EXACT = 1e-8
-LEAST_DENSITY = 0.02
+LEAST_ERROR = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
     """Laplace's mean and sd of x, and by level x of the quiet ends (paths, 1 + coarse paths) and their spread.
 
-    Without `laplace` level 0 stands for itself.
+    Without `laplace` level 0 stands for itself. `probed` is x at the quiet ends of level 0 as a probe knows them.
     """
 
     mean: float
@@ -39,6 +41,7 @@ class Projection:
     points: tuple[Floats, ...]
     spreads: tuple[float, ...]
     laplace: bool
+    probed: Probed | None = None
 
     def cdf(self, q: Floats) -> tuple[Floats, list[Floats]]:
         """P(x <= q) under Laplace, and the samples (paths, len(q)) of what each level adds."""
@@ -46,6 +49,19 @@ class Projection:
 
         base = ndtr((q - self.mean) / self.sd) if self.laplace else np.zeros_like(q)
         return base, self._levels(lambda t, spread: ndtr(t), q)
+
+    def least(self, q: Floats, density: bool = False, weights: Floats | None = None) -> Least | None:
+        """The least variance of level 0, of the probability or of the density, at every q; or of a sum over all q."""
+        from scipy.special import ndtr
+
+        if self.probed is None:
+            return None
+        spread = self.spreads[0]
+        there, here = ((q - self.mean - each[:, None]) / spread for each in self.probed.points)
+        values = [_normal_density(t) / spread if density else ndtr(t) for t in (there, here)]
+        if weights is not None:
+            values = [each @ weights[:, None] for each in values]
+        return self.probed.least(*values)
 
     def density(self, q: Floats) -> tuple[Floats, list[Floats]]:
         """The same of the density at q."""
@@ -75,24 +91,42 @@ class Projection:
 
 def probabilities(projection: Projection, q: Floats, rungs: Rungs, name: str, structure: Structure) -> Estimate:
     """P(x <= q) for every q."""
-    base, samples = projection.cdf(np.asarray(q, np.float64))
-    return combine(name, structure, samples, rungs, base, rate=min(INDICATOR_RATE, rungs.variance_rate))
+    q = np.asarray(q, np.float64)
+    base, samples = projection.cdf(q)
+    rate = min(INDICATOR_RATE, rungs.variance_rate)
+    return combine(name, structure, samples, rungs, base, rate=rate, least=projection.least(q))
 
 
 def densities(projection: Projection, q: Floats, rungs: Rungs, name: str, structure: Structure) -> Estimate:
     """The density of x at every q."""
-    base, samples = projection.density(np.asarray(q, np.float64))
-    return combine(name, structure, samples, rungs, base, rate=min(INDICATOR_RATE - 1, rungs.variance_rate))
+    q = np.asarray(q, np.float64)
+    base, samples = projection.density(q)
+    rate = min(INDICATOR_RATE - 1, rungs.variance_rate)
+    return combine(name, structure, samples, rungs, base, rate=rate, least=projection.least(q, density=True))
 
 
 def quantiles(projection: Projection, p: Floats, rungs: Rungs, name: str, structure: Structure) -> Estimate:
-    """x with P(x <= q) = p for every p; its errors are those of the probability over the density there."""
+    """x with P(x <= q) = p for every p; its errors are as far as those of the probability reach."""
     p = np.asarray(p, np.float64)
     q = _solve(projection, p)
     found = probabilities(projection, q, rungs, name, structure)
-    slope = _slope(projection, q)
     missed = replace(found, flat_bias_bound=found.flat_bias_bound + np.abs(found.flat_value - p))
-    return replace(scaled(missed, 1 / slope), flat_value=q)
+    stretch = stretches(
+        q, p, missed.flat_standard_error + missed.flat_bias_bound, lambda each: _solve(projection, each)
+    )
+    return replace(scaled(missed, stretch), flat_value=q)
+
+
+def stretches(q: Floats, p: Floats, error: Floats, quantile: Callable[[Floats], Floats]) -> Floats:
+    """How far a quantile moves for an error of its probability, to the side where that is farther.
+
+    Without an end where 0 or 1 lies within the error.
+    """
+    error = np.maximum(error, LEAST_ERROR * p * (1 - p))
+    inside = (p - error > 0) & (p + error < 1)
+    held = np.where(inside, error, 0.0)
+    farther = np.maximum(quantile(p + held) - q, q - quantile(p - held))
+    return np.where(inside, farther / error, np.inf)
 
 
 def _solve(projection: Projection, p: Floats) -> Floats:
@@ -114,12 +148,6 @@ def _solve(projection: Projection, p: Floats) -> Floats:
         further = np.where((step > lower) & (step < upper), step, (lower + upper) / 2)
         q = np.where(found, q, further)
     return q
-
-
-def _slope(projection: Projection, q: Floats) -> Floats:
-    """The density at q, never less than a fraction of a Gaussian's."""
-    least = LEAST_DENSITY * _normal_density((q - projection.mean) / (2 * projection.sd)) / projection.sd
-    return np.maximum(_total(projection.density(q)), least)
 
 
 def _total(parts: tuple[Floats, Sequence[Floats]]) -> Floats:

@@ -6,7 +6,7 @@ standard deviation is not linear; its error is that of its linear part, by level
 
     sd = sqrt(m2 - m1^2),   (Delta2 - 2 m1 Delta1) / (2 sd),   m_k = E_Laplace + sum_l E Delta_k
 
-whose variance needs the covariance of Delta1 and Delta2.
+whose variance needs the covariance of Delta1 and Delta2, at the Laplace level as at every other.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ def summarise(estimands: Estimands, levels: Sequence[Moments], laplace: Laplace 
     variance = np.stack([level.variance for level in levels])
     kurtosis = np.stack([level.kurtosis for level in levels])
     covariance = np.stack([level.covariance for level in levels])
-    total, error = mean.sum(axis=0), np.zeros(mean.shape[1])
-    if laplace is not None:
-        total, error = total + laplace.mean, laplace.variance / max(laplace.draws, 1)
+    total = mean.sum(axis=0) + (0.0 if laplace is None else laplace.mean)
     posterior_sd = estimands.laplace_sd
     if estimands.observables.moments:
         posterior_sd = posterior_sd.copy()
@@ -120,7 +118,20 @@ def summarise(estimands: Estimands, levels: Sequence[Moments], laplace: Laplace 
         for quantity in estimands.quantities
     ]
     value, scale, mean, variance, kurtosis = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
-    return Summary(value, scale, mean, variance, kurtosis, laplace_error=estimands.observed(error))
+    error = np.zeros_like(value) if laplace is None else _laplace_error(estimands, laplace, total)
+    return Summary(value, scale, mean, variance, kurtosis, laplace_error=error)
+
+
+def _laplace_error(estimands: Estimands, laplace: Laplace, total: Floats) -> Floats:
+    """The variance of the Laplace level's mean, by component."""
+    variance, covariance = laplace.variance, laplace.covariance
+    parts = [
+        _sd_variance(estimands, total, variance[None], covariance[None])[0]
+        if quantity.kind == "sd"
+        else variance[quantity.columns]
+        for quantity in estimands.quantities
+    ]
+    return np.concatenate(parts) / max(laplace.draws, 1)
 
 
 def _linear_summary(
@@ -141,9 +152,17 @@ def _sd_summary(
     m1 = total[one]
     sd = _sd(estimands, total)
     linear = (mean[:, two] - 2 * m1 * mean[:, one]) / (2 * sd)
-    spread = variance[:, two] - 4 * m1 * covariance + 4 * m1**2 * variance[:, one]
     kurtosis = np.maximum(kurtosis[:, one], kurtosis[:, two])
-    return sd, sd, linear, np.maximum(spread, 0.0) / (4 * sd**2), kurtosis
+    return sd, sd, linear, _sd_variance(estimands, total, variance, covariance), kurtosis
+
+
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
+def _sd_variance(estimands: Estimands, total: Floats, variance: Floats, covariance: Floats) -> Floats:
+    """Var (Delta2 - 2 m1 Delta1) / (2 sd), by level."""
+    d = len(estimands.mode)
+    m1, sd = total[:d], _sd(estimands, total)
+    spread = variance[:, d : 2 * d] - 4 * m1 * covariance + 4 * m1**2 * variance[:, :d]
+    return np.maximum(spread, 0.0) / (4 * sd**2)
 
 
 def _sd(estimands: Estimands, total: Floats) -> Floats:
@@ -239,11 +258,30 @@ def output_structure(name: str, function: Callable[[Any], Any], theta: Any) -> S
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _read(
-    target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, sd: jax.Array, units: Any
+    target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, directions: jax.Array, units: Any
 ) -> Any:
-    """Values, and derivatives along one direction in which all parameters move."""
+    """Values, and derivatives along a direction for every draw."""
     values = partial(observables.values, target, mode, units=units)
-    return jax.vmap(lambda draw: jax.jvp(values, (draw,), (sd,)))(draws)
+    return jax.vmap(lambda draw, direction: jax.jvp(values, (draw,), (direction,)))(draws, directions)
+
+
+def observed_values(
+    target: Target, observables: Observables, mode: Floats, draws: Floats, directions: Floats, units: Any
+) -> tuple[Floats, Floats]:
+    """All observables at mode + draws, and their derivatives along directions; by one program for any few draws."""
+    if observables.moments and target.reports_itself and not observables.functions:
+        return np.hstack([draws, draws**2]), np.hstack([directions, 2 * draws * directions])
+    size = 1 + LAPLACE_DRAWS
+    parts = []
+    for start in range(0, len(draws), size):
+        both = (np.zeros((size, draws.shape[1])), np.zeros((size, draws.shape[1])))
+        for padded, given in zip(both, (draws, directions), strict=True):
+            padded[: len(given[start : start + size])] = given[start : start + size]
+        with jax.enable_x64(True):
+            found = _read(target, observables, mode, *both, units)
+        parts.append([np.asarray(part, np.float64)[: len(draws) - start] for part in found])
+    values, slopes = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return values, slopes
 
 
 def laplace_scale(
@@ -257,10 +295,8 @@ def laplace_scale(
     if sd is not None and not observables.functions:
         return np.concatenate([sd, np.sqrt(2) * sd**2]), np.zeros(2 * len(sd))
     draws = np.vstack([np.zeros(target.dimension), anchor.draws(LAPLACE_DRAWS)])
-    with jax.enable_x64(True):
-        values, slopes = (
-            np.asarray(part, np.float64) for part in _read(target, observables, anchor.mode, draws, anchor.sd, units)
-        )
+    directions = np.broadcast_to(anchor.sd, draws.shape)
+    values, slopes = observed_values(target, observables, anchor.mode, draws, directions, units)
     for name, part in columns:
         if not np.all(np.isfinite(values[:, part])):
             where = "the mode" if not np.all(np.isfinite(values[0, part])) else "draws near the mode"

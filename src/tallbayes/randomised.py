@@ -18,16 +18,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tallbayes.allocation import degrees_of_freedom, optimal_samples
+from tallbayes.allocation import degrees_of_freedom, floored_variance, optimal_samples
 from tallbayes.errors import MethodError, explain
 from tallbayes.executors import capacity_of, in_order
 from tallbayes.levels import BLOCK_PATHS, Problem, sample_differences, sample_level
 from tallbayes.moments import Floats, Moments, merge_all
-from tallbayes.multilevel import fill, tell, whole_blocks
+from tallbayes.multilevel import NORMAL_QUANTILE, fill, tell, whole_blocks, without_variance
 from tallbayes.quantities import Estimands, Summary, summarise
 from tallbayes.rates import Rate, variance_decay
-from tallbayes.result import Status
-from tallbayes.run import Assessment, LevelState, Run, trouble
+from tallbayes.result import Status, t_quantile
+from tallbayes.run import TRUSTED_SAMPLES, Assessment, LevelState, Run, trouble
+from tallbayes.tuning import variance_floor
 
 PILOT_BLOCKS = 4
 FIRST_PILOT_BLOCK = 1 << 16
@@ -166,7 +167,7 @@ def run_randomised(this: RandomisedRun) -> tuple[Status, Assessment]:
     status: Status | None = None
     variance = this.pilot_variance
     try:
-        if this.tail.drawn is not None and _met(assess_randomised(this)):
+        if this.tail.drawn is not None and _met(this, assess_randomised(this)):
             status = Status.converged
         while status is None:
             if variance is None:
@@ -174,25 +175,32 @@ def run_randomised(this: RandomisedRun) -> tuple[Status, Assessment]:
             status = _sample(this, variance)
             now = assess_randomised(this)
             tell(run, now)
-            if status is None and _met(now):
+            if status is None and _met(this, now):
                 status = Status.converged
             variance = None
     except KeyboardInterrupt:
         if not run.levels:
             raise
         status = Status.interrupted
-    return status, assess_randomised(this)
+    status, final = without_variance(run, status, assess_randomised(this))
+    assert status is not None
+    return status, final
 
 
-def _met(now: Assessment) -> bool:
-    return bool(np.all(now.standard_error <= now.tolerance))
+def _met(this: RandomisedRun, now: Assessment) -> bool:
+    """Whether every error is small enough, and known well enough; what has no variance is not waited for."""
+    tails = this.run.tails
+    small = now.standard_error <= now.tolerance
+    known = t_quantile(now.freedom, 0.975) * now.standard_error <= NORMAL_QUANTILE * now.tolerance
+    return bool(np.all((small & known) | (False if tails is None else tails.endless)))
 
 
 def _sample(this: RandomisedRun, variance: Floats) -> Status | None:
     run, fixed = this.run, this.tail.first_level
-    tolerance = run.tolerances(_summary(this)) if this.tail.drawn is not None else _first_tolerance(this)
+    so_far = _summary(this) if this.tail.drawn is not None else _first_summary(this)
+    tolerance = run.tolerances(so_far)
     if run.laplace is not None:
-        _settle_laplace(run, tolerance)
+        _settle_laplace(run, so_far.laplace_error, tolerance)
     cost = np.array([*(run.problem.evaluations(level) for level in range(fixed)), this.tail.cost(run.problem)], float)
     demand = optimal_samples(variance, cost, MARGIN * tolerance)
     have = np.array([level.samples for level in run.levels] + [0] * (fixed - len(run.levels)), float)
@@ -246,21 +254,20 @@ def _differences(run: Run, tail: Tail, levels: np.ndarray) -> Iterator[np.ndarra
         yield values[first - begin : last - begin] / tail.probabilities[k]
 
 
-def _settle_laplace(run: Run, tolerance: Floats) -> None:
+def _settle_laplace(run: Run, error: Floats, tolerance: Floats) -> None:
     assert run.laplace is not None
     level = run.laplace
-    error = run.estimands.observed(level.variance) / max(level.draws, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.nan_to_num(error / (0.1 * tolerance**2)).max(initial=0.0)
     if excess > 1:
         run.laplace = level.extended(excess * level.draws)
 
 
-def _first_tolerance(this: RandomisedRun) -> Floats:
+def _first_summary(this: RandomisedRun) -> Summary:
     """By the Laplace level alone, before anything is sampled."""
     size = len(this.run.estimands.laplace_sd)
     nothing = Moments.of(np.zeros((2, size)), this.run.problem.pairs)
-    return this.run.tolerances(summarise(this.run.estimands, [nothing], this.run.laplace))
+    return summarise(this.run.estimands, [nothing], this.run.laplace)
 
 
 def _summary(this: RandomisedRun) -> Summary:
@@ -278,13 +285,19 @@ def assess_randomised(this: RandomisedRun) -> Assessment:
     summary = _summary(this)
     drawn = this.tail.drawn is not None
     samples = np.array([*(level.samples for level in this.run.levels), *([this.tail.samples] if drawn else [])], float)
-    error = np.sqrt(summary.variance / samples[:, None]) if drawn else np.full_like(summary.variance, np.inf)
+    variance = summary.variance
+    if this.run.tails is not None and this.run.levels:
+        least, fixed = variance_floor(this.run.tails, this.run.problem), len(this.run.levels)
+        rate = this.run.problem.plan.coupling.variance_rate
+        floored = floored_variance(variance[:fixed], samples[:fixed], rate, TRUSTED_SAMPLES, least)
+        variance = np.vstack([floored, variance[fixed:]])
+    error = np.sqrt(variance / samples[:, None]) if drawn else np.full_like(variance, np.inf)
     return Assessment(
         summary=summary,
-        variance=summary.variance,
+        variance=variance,
         tolerance=this.run.tolerances(summary),
         standard_error=np.sqrt(np.sum(error**2, axis=0) + summary.laplace_error),
-        freedom=degrees_of_freedom(summary.variance, summary.kurtosis, samples),
+        freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
         bias_bound=np.zeros_like(summary.value),
     )
 

@@ -30,6 +30,9 @@ class Status(Enum):
     paths_too_short = "paths too short: too little contraction a level; take more added_steps"
     slow_decay = "slow decay: the levels' variance hardly falls; the quantity may jump"
     heavy_tails = "heavy tails: single paths dominate the error, which cannot be trusted"
+    infinite_variance = (
+        "infinite variance: as far out as was looked, the tails of a quantity have no end; its error cannot be known"
+    )
     inconsistent = "inconsistent: coarse and fine paths of the same step size disagree"
     interrupted = "interrupted before the tolerance was met"
     second_mode = "second mode: the posterior has another mode, and these numbers are of one of them alone"

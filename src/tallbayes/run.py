@@ -26,6 +26,8 @@ from tallbayes.quantities import Estimands, Summary, summarise
 from tallbayes.rates import FARTHEST, consistency, consistency_freedom
 from tallbayes.result import Contraction, Status, t_quantile
 from tallbayes.roles import Executor
+from tallbayes.tails import Tails
+from tallbayes.tuning import variance_floor
 
 TRUSTED_SAMPLES = 512
 FALSE_ALARM = 1e-7
@@ -122,6 +124,7 @@ class Run:
     tolerances: Callable[[Summary], Floats]
     budget: Budget
     laplace: Laplace | None = None
+    tails: Tails | None = None
     levels: list[LevelState] = field(default_factory=list)
     contraction: Contraction | None = None
     evaluations: int = 0
@@ -158,7 +161,8 @@ def assess(run: Run) -> Assessment:
     rate = run.problem.plan.coupling.variance_rate
     variance = summary.variance.copy()
     variance[0] = unseen_jumps(variance[0], run.estimands.observed(run.estimands.jump), samples[0])
-    variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES)
+    least = None if run.tails is None else variance_floor(run.tails, run.problem)
+    variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES, least)
     error = np.sqrt(variance / samples[:, None])
     if len(run.levels) < 3:
         bias = np.full_like(summary.value, np.inf)

@@ -5,22 +5,32 @@ F(q) = mean over Gaussian draws 1[g <= q] + sum_l mean_i mean_k ( 1[fine_ilk <= 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from tallbayes.allocation import Least
 from tallbayes.answers import Rungs, combine, scaled
 from tallbayes.moments import Floats
+from tallbayes.projections import stretches
 from tallbayes.result import Estimate
 from tallbayes.structure import Structure
 
-NEAR = 0.2
-
 
 def signed_quantiles(
-    base: Floats, levels: list[Floats], p: Floats, rungs: Rungs, name: str, structure: Structure
+    base: Floats,
+    levels: list[Floats],
+    p: Floats,
+    rungs: Rungs,
+    name: str,
+    structure: Structure,
+    least: Callable[[Floats], Least] | None = None,
 ) -> Estimate:
-    """Quantiles of signed draws: `base` from the Gaussian, levels (paths, draws, 1 + coarse paths)."""
+    """Quantiles of signed draws: `base` from the Gaussian, levels (paths, draws, 1 + coarse paths).
+
+    `least` is the least variance of level 0 for the probability of being below each of some numbers.
+    """
     values, weights = [base], [np.full(len(base), 1 / max(len(base), 1))]
     for number, level in enumerate(levels):
         paths, draws, sides = level.shape
@@ -32,9 +42,11 @@ def signed_quantiles(
     every, signed = np.concatenate(values), np.concatenate(weights)
     order = np.argsort(every, kind="stable")
     ranked, total = every[order], np.cumsum(signed[order])
-    q = np.array([_crossing(ranked, total, each) for each in p])
-    spread = np.interp([0.16, 0.84], np.clip(np.maximum.accumulate(total), 0, 1), ranked)
-    near = NEAR * max(float(np.ptp(spread)) / 2, np.finfo(float).tiny)
+
+    def quantile(chances: Floats) -> Floats:
+        return np.array([_crossing(ranked, total, each) for each in chances])
+
+    q = quantile(p)
 
     def below(edge: Floats) -> tuple[Floats, list[Floats]]:
         samples = []
@@ -44,15 +56,12 @@ def signed_quantiles(
             samples.append(inside[:, 0] if alone else inside[:, 0] - inside[:, 1:].mean(axis=1))
         return (base[:, None] <= edge).mean(axis=0) if len(base) else np.zeros(len(edge)), samples
 
-    def chance(edge: Floats) -> Floats:
-        start, samples = below(edge)
-        return start + sum(each.mean(axis=0) for each in samples)
-
     start, samples = below(q)
     variance = start * (1 - start) / max(len(base), 1)
-    found = combine(name, structure, samples, rungs, start, variance, jump=1.0, rate=1.0)
-    slope = np.maximum((chance(q + near) - chance(q - near)) / (2 * near), 1e-3 / near)
-    return replace(scaled(found, 1 / slope), flat_value=q)
+    known = None if least is None else least(q)
+    found = combine(name, structure, samples, rungs, start, variance, jump=1.0, rate=1.0, least=known)
+    stretch = stretches(q, p, found.flat_standard_error + found.flat_bias_bound, quantile)
+    return replace(scaled(found, stretch), flat_value=q)
 
 
 def _crossing(ranked: Floats, total: Floats, p: float) -> float:

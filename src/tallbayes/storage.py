@@ -17,6 +17,7 @@ from tallbayes.decisions import Decision
 from tallbayes.errors import ResultFileError, explain
 from tallbayes.ladder import Ladder
 from tallbayes.posterior import Posterior
+from tallbayes.probes import Probe
 from tallbayes.reading import Entries, Part, Reading
 from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Regression, Result, Status, Trial, Tuning
 from tallbayes.structure import Structure
@@ -35,6 +36,7 @@ _TYPES = {
         Level,
         Part,
         Posterior,
+        Probe,
         Rates,
         Reading,
         Regression,

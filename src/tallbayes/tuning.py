@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.allocation import optimal_samples
+from tallbayes.allocation import Least, floored_variance, optimal_samples
 from tallbayes.executors import in_order
 from tallbayes.ladder import Ladder
 from tallbayes.laplace import Laplace
@@ -32,6 +32,7 @@ from tallbayes.quantities import Estimands, Summary, summarise
 from tallbayes.rates import contraction_of
 from tallbayes.result import Contraction, Trial, Tuning
 from tallbayes.roles import Executor
+from tallbayes.tails import Tails
 
 log = logging.getLogger("tallbayes")
 
@@ -94,6 +95,7 @@ class Tuner:
     blocks: int = PILOT_BLOCKS
     limit: float = np.inf
     deadline: float = np.inf
+    tails: Tails | None = None
 
     def affords(self, evaluations: float) -> bool:
         """Whether so many row gradients in all are within the budget, and there is time."""
@@ -218,6 +220,13 @@ def averaged(window: float) -> float:
     return float(2 / x * (1 + np.expm1(-x) / x)) if x > 0 else 1.0
 
 
+def variance_floor(tails: Tails, problem: Problem) -> Least:
+    """The least that V_0 can be on the problem's ladder, whatever its samples say."""
+    ladder = problem.ladder
+    left = averaged(ladder.window_steps * ladder.first_step)
+    return tails.least(ladder.first_step, problem.rows_per_gradient, problem.largest_batch, left)
+
+
 def first_look(tuner: Tuner) -> float:
     """Row gradients that tuning takes at the least: one trial and one set of pairs."""
     pair = tuner.choices.first_steps[0], tuner.choices.batch_sizes[0]
@@ -229,8 +238,14 @@ def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float
     """A trial's variances and means in units of what is wanted, and the price of going on with it."""
     summary = summarise(tuner.estimands, levels, tuner.laplace)
     share = tuner.tolerances(summary) / np.sqrt(2)
-    error = np.sqrt(summary.variance[1] / levels[1].count)
-    pilots = Pilots(trial, summary.variance[:2], np.maximum(np.abs(summary.mean[1]) - error, 0.0), share)
+    variance = summary.variance[:2]
+    if tuner.tails is not None:
+        least = variance_floor(tuner.tails, _configured(tuner, trial.first_step, trial.batch_size, time, trial.window))
+        counts = np.array([level.count for level in levels[:2]], float)
+        rate = tuner.problem.plan.coupling.variance_rate
+        variance = floored_variance(variance, counts, rate, SURE_BLOCKS * BLOCK_PATHS, least)
+    error = np.sqrt(variance[1] / levels[1].count)
+    pilots = Pilots(trial, variance, np.maximum(np.abs(summary.mean[1]) - error, 0.0), share)
     if trial.strained > RARE:
         return pilots
     price = _price(tuner, pilots, trial.first_step, trial.batch_size, time, window=trial.window)
