@@ -1,4 +1,4 @@
-"""Rows by their leverage: the list is unbiased row by row, long where it matters, and absent where it does not."""
+"""Rows by what they can do: the list is unbiased row by row, long where it matters, and absent where it does not."""
 
 from functools import cache
 
@@ -9,7 +9,8 @@ from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
 from tallbayes import importance
-from tallbayes.importance import leverages, list_rows
+from tallbayes.anchor import Anchor
+from tallbayes.importance import list_rows, row_sizes
 from tallbayes.mode import find_anchor
 from tallbayes.model import bind
 from tallbayes.table import SHUFFLE_SEED, capacity_for, check_rows, make_table
@@ -40,27 +41,65 @@ def in_table_order(array):
     return array[np.random.default_rng(SHUFFLE_SEED).permutation(len(array))]
 
 
-def expected_leverages(data, anchor, by_hand):
-    directions = data["x"]
+def sigmoid(eta):
+    return 1 / (1 + np.exp(-eta))
+
+
+def expected_sizes(data, anchor, by_hand):
+    """s_i by NumPy: the remainder of the slope in eta, at quadrature nodes or at the module's own draws."""
+    x, eta = data["x"], data["x"] @ anchor.mode
+    moved = x * anchor.whitening if anchor.is_diagonal else x @ anchor.whitening
+    leverage = (moved**2).sum(axis=1)
     if by_hand:
-        # Without a predictor a row's gradient at the mode takes the place of x.
-        directions = data["x"] * (data["y"] - 1 / (1 + np.exp(-data["x"] @ anchor.mode)))[:, None]
-    moved = directions * anchor.whitening if anchor.is_diagonal else directions @ anchor.whitening
-    return in_table_order((moved**2).sum(axis=1))
+        moves, weights = moved @ importance._draws(3).T.astype(float), None
+    else:
+        moves, weights = np.sqrt(leverage)[:, None] * importance.NODES, importance.NODE_WEIGHTS
+    chance = sigmoid(eta)[:, None]
+    rest = -(sigmoid(eta[:, None] + moves) - chance - chance * (1 - chance) * moves)
+    return in_table_order(np.sqrt(leverage * np.average(rest**2, axis=1, weights=weights)))
 
 
 @pytest.mark.parametrize(
     ("by_hand", "diagonal"), [(False, False), (True, False), (False, True)], ids=["family", "by hand", "diagonal"]
 )
-def test_leverages_are_those_of_numpy(by_hand, diagonal):
-    """To float32, in which they are held; computed in parts, of which the last is not full."""
+def test_sizes_are_those_of_numpy(by_hand, diagonal):
+    """To float32, in which rows and W are held; computed in parts, of which the last is not full."""
     data, parts = prepared(by_hand=by_hand, diagonal=diagonal)
-    expected = expected_leverages(data, parts[2], by_hand)
+    expected = expected_sizes(data, parts[2], by_hand)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importance, "PART_ROWS", 1024)
-        found = leverages(*parts)
+        found = row_sizes(*parts)
     assert found.shape == (NUM_ROWS,)
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-9)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6 * expected.max())
+
+
+def test_several_predictors_agree_with_the_rows_own_gradients():
+    """A linear regression of unknown noise as a family, by its two predictors, and as a model of its own."""
+    rng = np.random.default_rng(1)
+    x = np.column_stack([rng.normal(size=200), np.ones(200)])
+    data = {"x": x, "y": x @ [0.5, -0.2] + rng.normal(size=200)}
+    family = tb.families.linear()
+    own = tb.Model(family.log_prior, family.log_likelihood, family.initial, constraints=family.constraints)
+    sizes = []
+    for model in (family, own):
+        target, start = bind(model, jax.tree.map(lambda leaf: leaf[0], check_rows(data)))
+        table = make_table(check_rows(data), "float64", shuffle=True)
+        sizes.append(row_sizes(target, table, find_anchor(target, table, start)))
+    np.testing.assert_allclose(*sizes, rtol=1e-4)
+    assert np.ptp(sizes[0]) > 0
+
+
+def test_a_row_that_overflows_is_a_very_large_one():
+    """An exposure of e^600 beside which nothing else counts: its size is finite, and it is listed."""
+    offset = np.zeros(100)
+    offset[3] = 600.0
+    data = {"x": np.ones((100, 1)), "y": np.zeros(100), "offset": offset}
+    target, _ = bind(tb.families.poisson(), jax.tree.map(lambda leaf: leaf[0], check_rows(data)))
+    table = make_table(check_rows(data), "float64", shuffle=True)
+    wide = Anchor(np.zeros(1), np.zeros(1), -np.ones((1, 1)), np.ones((1, 1)), 0.0, 0.0, 100, np.zeros(1))
+    sizes = row_sizes(target, table, wide)
+    assert np.all(np.isfinite(sizes))
+    assert np.sum(sizes == importance.LARGEST) == 1
 
 
 def test_the_list_is_unbiased_row_by_row():
@@ -73,11 +112,11 @@ def test_the_list_is_unbiased_row_by_row():
     assert NUM_ROWS < listing.length <= 2 * NUM_ROWS
 
 
-def test_copies_follow_the_leverage():
-    """c_i = 1 + floor(N q_i^1.5 / sum q^1.5); a leverage within rounding of a whole number may fall on either side."""
+def test_copies_follow_the_size():
+    """c_i = 1 + floor(N s_i / sum s); a size within rounding of a whole number may fall on either side."""
     data, parts = prepared()
-    share = expected_leverages(data, parts[2], by_hand=False) ** 1.5
-    copies = 1 + np.floor(NUM_ROWS * share / share.sum())
+    size = expected_sizes(data, parts[2], by_hand=False)
+    copies = 1 + np.floor(NUM_ROWS * size / size.sum())
     listing = list_rows(*parts)
     found = np.bincount(listing.rows[: listing.length], minlength=NUM_ROWS)
     assert np.mean(found == copies) > 0.999

@@ -193,7 +193,9 @@ def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, re
     if known.trial.price < REPAYS * least or not tuner.affords(2 * SURE_LEVELS * least):
         return stay
     options = [tune(tuner, known, tuning.time)]
-    worth_compiling = known.trial.price * run.problem.plan.target.dimension > WORTH_COMPILING
+    # A pair that turned out to be strained has no price: what counts is what is left to be saved.
+    price = min(known.trial.price, options[0][2].chosen.price)
+    worth_compiling = price * run.problem.plan.target.dimension > WORTH_COMPILING
     blended = _blended(method, run, rebuild) if worth_compiling else None
     if blended is not None:
         narrowed = _around(choices, options[0][2].chosen)

@@ -78,11 +78,19 @@ def conclude(
         method=_describe(method, finished),
         settings=settings,
         tuning=finished.tuning,
-        notes=notes,
+        notes=(*notes, *_notes_of_tails(run)),
         posterior=posterior_of(finished, prepared),
         regression=_regression(prepared.target),
         continuation=continuation,
     )
+
+
+def _notes_of_tails(run: Run) -> tuple[str, ...]:
+    if run.tails is None or not np.any(run.tails.endless):
+        return ()
+    names = [label for label, endless in zip(run.estimands.labels(), run.tails.endless, strict=True) if endless]
+    named = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return (f"tails: no end to the variance of {named} out to 32 sds; a median or a quantile has an error of its own",)
 
 
 def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:

@@ -143,10 +143,10 @@ def coupled(one: Floats, one_weights: Floats, two: Floats, two_weights: Floats) 
     widths, apart = (np.concatenate(each) for each in zip(*halves, strict=True))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         square = (apart - widths @ apart) ** 2
-        variance = float(widths @ square)
-        kurtosis = float(widths @ square**2) / variance**2
+        variance = widths @ square
+        kurtosis = widths @ square**2 / variance**2
     known = np.isfinite(variance) and np.isfinite(kurtosis)
-    return (variance, kurtosis) if known else (0.0, 3.0)
+    return (float(variance), float(kurtosis)) if known else (0.0, 3.0)
 
 
 def _sorted(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
