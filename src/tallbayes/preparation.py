@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from tallbayes.anchor import Anchor
+from tallbayes.canary import require_sound
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.expansion import expand
 from tallbayes.importance import Listing, list_rows
@@ -119,6 +120,7 @@ def _changed(before: dict[str, Any], after: Any, start: int) -> set[str]:
 
 def place(model: Model, arrays: Any, asked_precision: str | None, shuffle: bool, stored: Stored | None) -> Placed:
     """Bind the model to its rows, choose the precision where it is left open, and put the rows on the device."""
+    require_sound()
     row = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
     target, start = bind(model, row)
     precision = asked_precision
