@@ -100,6 +100,7 @@ ORDER = [
     "report",
     "run_folder",
     "tolerances",
+    "resolution",
     "dispatch",
     "foresight",
     "tuning",

@@ -30,6 +30,7 @@ from tallbayes.structure import Structure
 NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16
 TOGETHER = 16
+ROUNDING = 2.0**-52
 
 What = Callable[[Any], Any] | Mapping[str, float] | str | None
 
@@ -78,7 +79,7 @@ class Posterior:
         with np.errstate(divide="ignore", invalid="ignore"):
             draws = np.nan_to_num(level.variance / allowed, posinf=expectations.MOST_DRAWS).max()
         level = level.extended(min(draws, expectations.MOST_DRAWS))
-        variance = level.variance / max(level.draws, 1)
+        variance = level.variance / max(level.draws, 1) + (ROUNDING * level.mean) ** 2
         return combine(name, asked.structure, samples, self.rungs, level.mean, variance, level.jump, _rate(level.jump))
 
     def quantile(
