@@ -202,12 +202,14 @@ def out_of_levels(num_levels: int) -> Result:
 
 
 PREDICTIONS = [
-    (f"flight {HOSTILE}", Prediction(np.array([0.25]), np.array([0.02]), np.array([3e-4]), np.array([4e-4]))),
+    (f"flight {HOSTILE}", Prediction(*(np.array([each]) for each in (0.25, 0.02, 3e-4, 4e-4, 2e-4, 1e-4)))),
     (
         "classes",
-        Prediction(*(np.full((1, 2), each) for each in (0.5, 0.1, 0.01, 0.0)), classes=("on time", HOSTILE)),
+        Prediction(
+            *(np.full((1, 2), each) for each in (0.5, 0.1, 0.01, 0.0, 0.002, 0.0)), classes=("on time", HOSTILE)
+        ),
     ),
-    ("rows", Prediction(*(np.full(30, each) for each in (0.75, 0.1, 0.01, 0.0)))),
+    ("rows", Prediction(*(np.full(30, each) for each in (0.75, 0.1, 0.01, 0.0, 0.002, 0.0)))),
 ]
 COMPARISONS = [
     Comparison(

@@ -18,8 +18,9 @@ from tallbayes import predictive
 from tallbayes.adapters import batches
 from tallbayes.anchor import Anchor
 from tallbayes.answers import Rungs
+from tallbayes.links import Wanted
 from tallbayes.posterior import Posterior
-from tallbayes.predictive import Regression, Wanted, make_predictor
+from tallbayes.predictive import Regression, make_predictor
 from tallbayes.predictors import Layout
 
 
@@ -142,7 +143,7 @@ def test_batches_and_blocks_do_not_change_a_row(result: tb.Result, table, tmp_pa
     monkeypatch.setattr(predictive, "BLOCK_ROWS", 16)
     assert result.predict(tmp_path / "new.parquet", out=tmp_path / "out.parquet") == 300
     written = pq.read_table(tmp_path / "out.parquet")
-    assert written.column_names == ["prediction", "sd", "error"]
+    assert written.column_names == ["prediction", "sd", "error", "sd_error"]
     np.testing.assert_allclose(np.asarray(written["prediction"]), whole.mean, rtol=1e-6)
     assert result.predict(tmp_path / "new.parquet", out=tmp_path / "out.csv") == 300
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 301
@@ -192,7 +193,8 @@ def test_responses_in_their_own_units_and_offsets() -> None:
     one, two = (rates.predict({"hour": 3, "log_days": each}, at_least=1) for each in (0.0, 1.0))
     assert two.mean[0] / one.mean[0] == pytest.approx(np.e, rel=1e-6)
     assert one.at_least[1].mean[0] == pytest.approx(1 - np.exp(-one.mean[0]), abs=0.01)
-    assert set(one.columns()) == {"prediction", "sd", "error", "P(y>=1)", "sd(y>=1)", "error(y>=1)"}
+    tail = ["P(y>=1)", "sd(y>=1)", "error(y>=1)", "sd_error(y>=1)"]
+    assert list(one.columns()) == ["prediction", "sd", "error", "sd_error", *tail]
 
 
 @pytest.mark.parametrize(
@@ -213,5 +215,5 @@ def test_rows_that_cannot_be_predicted(result: tb.Result, rows, options, message
 
 def test_the_text_shows_the_first_rows(result: tb.Result, table) -> None:
     text = str(result.predict({name: table[name] for name in ("hour", "carrier")}))
-    assert text.splitlines()[0].split() == ["row", "prediction", "sd", "error"]
+    assert text.splitlines()[0].split() == ["row", "prediction", "sd", "error", "sd_error"]
     assert "290 more rows" in text

@@ -14,6 +14,7 @@ _HOMES = {
     "Blend": "gradients",
     "Blocks": "minibatch",
     "ControlVariate": "gradients",
+    "DependencyError": "errors",
     "Estimate": "result",
     "Euler": "dynamics",
     "Exponential": "dynamics",
@@ -57,6 +58,7 @@ __all__ = [
     "Blend",
     "Blocks",
     "ControlVariate",
+    "DependencyError",
     "Estimate",
     "Euler",
     "Exponential",
@@ -104,7 +106,7 @@ if TYPE_CHECKING:
     from tallbayes.adapters.sklearn import TallClassifier, TallCountRegressor, TallRegressor
     from tallbayes.couplings import Antithetic, Synchronous
     from tallbayes.dynamics import Euler, Exponential
-    from tallbayes.errors import InputError, LedgerError, PosteriorError, TallbayesError, WorkerError
+    from tallbayes.errors import DependencyError, InputError, LedgerError, PosteriorError, TallbayesError, WorkerError
     from tallbayes.estimation import estimate
     from tallbayes.gradients import Blend, ControlVariate, Full, Plain, Taylor
     from tallbayes.ladder import Ladder

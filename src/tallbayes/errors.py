@@ -60,6 +60,10 @@ class WorkerError(TallbayesError):
     """What runs the blocks cannot do it: a worker without the table, or a pool that has broken down."""
 
 
+class DependencyError(TallbayesError):
+    """A library that is installed gives wrong numbers: nothing that it computes can be trusted."""
+
+
 class ResultFileError(TallbayesError):
     """A saved result that cannot be read: missing, truncated, or of another format."""
 

@@ -64,7 +64,7 @@ from tallbayes.roles import Executor, GradientEstimator
 from tallbayes.run import KEPT_BYTES, Budget, Run, budget_within
 from tallbayes.stored import Stored
 from tallbayes.tails import tails_of
-from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
+from tallbayes.tolerances import KINDS, Tolerances, check_tolerances, resolve_tolerances
 from tallbayes.weights import weigh
 
 
@@ -142,14 +142,14 @@ def estimate(
         recentres = isinstance(ladder_method, Anchored)
         prepared, search = recalled(book, placed, partial(_set_up, placed, anchor, recentres, workers))
         estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
-        prepared = refine_precision(prepared, estimands, _fraction(kind, size))
+        goal = resolve_tolerances(kind, size, estimands)
+        prepared = refine_precision(prepared, estimands, goal)
         if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
             prepared = with_listing(prepared, workers, hired.folder if stored is not None else None)
         if isinstance(ladder_method, Anchored):
             prepared = with_probe(prepared)
         problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
         _require_affordable(problem, budget, method)
-        goal = resolve_tolerances(kind, size, estimands)
         run = Run(problem, estimands, workers, report, goal, budget, started=started, kept_bytes=kept)
         if book is not None:
             asked = {kind: dict(size) if isinstance(size, Mapping) else size, "interval": interval_tolerance}
@@ -291,7 +291,7 @@ def _extend(
     if tolerances:
         kind, size = check_tolerances(tolerances)
         goal = resolve_tolerances(kind, size, run.estimands)
-        _require_resolved(prepared, run.estimands, kind, size)
+        _require_resolved(prepared, run.estimands, goal, f"{kind}={size}")
         recorded = dict(size) if isinstance(size, Mapping) else float(size)
         settings = {k: v for k, v in settings.items() if k not in KINDS} | {kind: recorded}
     with hire(executor, prepared.table) as hired, reporter(progress) as report:
@@ -318,19 +318,12 @@ def _extend(
     return _conclude(replace(question, settings=settings), finished)
 
 
-def _fraction(kind: str, size: Any) -> float:
-    """The finest fraction of a posterior sd that is asked for; 1% where it is stated in other units."""
-    if kind != "tolerance":
-        return 0.01
-    return float(min(size.values()) if isinstance(size, Mapping) else size)
-
-
-def _require_resolved(prepared: Prepared, estimands: Estimands, kind: str, size: Any) -> None:
-    if refine_precision(prepared, estimands, _fraction(kind, size)).precision != prepared.precision:
+def _require_resolved(prepared: Prepared, estimands: Estimands, goal: Tolerances, asked: str) -> None:
+    if refine_precision(prepared, estimands, goal).precision != prepared.precision:
         raise InputError(
             explain(
                 "a tolerance that the paths so far resolve",
-                f"{kind}={size}, too fine for their float32",
+                f"{asked}, too fine for their float32",
                 "tb.estimate(..., method=tb.Multilevel(precision='float64')) with this tolerance",
             )
         )

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallbayes.canary import require_sound
 from tallbayes.identity import Function, identify, output_of
 from tallbayes.laplace import Laplace, laplace_level
 from tallbayes.moments import Floats
@@ -50,6 +51,7 @@ class Asked(NamedTuple):
 
 def ask(name: str, function: Any, reader: Any, units: Any, mode: Floats) -> Asked:
     """Trace the function; ModelError where it cannot be, or returns no real numbers."""
+    require_sound()
     theta = shaped(output_of(reader.reported, mode, units))
     structure = output_structure(name, function, theta)
     kinds = {leaf.dtype.kind for leaf in jax.tree.leaves(output_of(function, theta))}
@@ -147,6 +149,7 @@ def _slopes(reader: Any, function: Function, points: jax.Array, units: Any) -> A
 
 def reported_values(reader: Any, units: Any, mode: Floats, displacements: Floats, structure: Structure) -> Floats:
     """What is reported, flat and in the order of the structure, (points, components)."""
+    require_sound()
     with jax.enable_x64(True):
         return np.asarray(_reported_values(reader, structure, mode, displacements, units))
 

@@ -86,7 +86,9 @@ def laplace_level(
         exact = np.concatenate(moments)
         return Laplace(target, observables, anchor, units, exact, np.ones(exact.shape, bool), None, jump, seed)
     with jax.enable_x64(True):
-        origin = np.asarray(_read(target, observables, anchor.mode, np.zeros((1, target.dimension)), units))[0]
+        origin = np.asarray(observed_values(target, observables, anchor.mode, np.zeros((1, target.dimension)), units))[
+            0
+        ]
         bend = _curvature_trace(target, observables, anchor, units)
     nothing = np.zeros_like(origin), np.zeros(origin.shape, bool), None
     plain = Laplace(target, observables, anchor, units, *nothing, jump, seed)
@@ -106,7 +108,7 @@ def _block(level: Laplace, number: int) -> Moments:
     draws = level.anchor.displacements(z)
     arguments = level.target, level.observables, level.anchor.mode, draws, level.units
     with jax.enable_x64(True):
-        values = np.array(_read(*arguments), np.float64)
+        values = np.array(observed_values(*arguments), np.float64)
         if level.controlled.any():
             polynomial = np.asarray(_quadratic(*arguments), np.float64)
             values = np.where(level.controlled, values - polynomial, values)
@@ -146,7 +148,9 @@ def _curvature_trace(target: Target, observables: Observables, anchor: Anchor, u
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _read(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any) -> jax.Array:
+def observed_values(
+    target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any
+) -> jax.Array:
     return jax.vmap(lambda draw: observables.values(target, mode, draw, units))(draws)
 
 

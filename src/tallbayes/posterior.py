@@ -33,6 +33,7 @@ from tallbayes.tails import Probed, quiet_ends
 NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16
 TOGETHER = 16
+ROUNDING = 2.0**-52
 
 What = Callable[[Any], Any] | Mapping[str, float] | str | None
 
@@ -85,7 +86,7 @@ class Posterior:
         with np.errstate(divide="ignore", invalid="ignore"):
             draws = np.nan_to_num(level.variance / allowed, posinf=expectations.MOST_DRAWS).max()
         level = level.extended(min(draws, expectations.MOST_DRAWS))
-        variance = level.variance / max(level.draws, 1)
+        variance = level.variance / max(level.draws, 1) + (ROUNDING * level.mean) ** 2
         return combine(name, asked.structure, samples, self.rungs, level.mean, variance, **rest)
 
     def quantile(

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
+from tallbayes.links import COUNTS, Wanted
 from tallbayes.moments import Floats
-from tallbayes.predictive import COUNTS, Own, Predicted, Predictor, Regression, Wanted, make_predictor
+from tallbayes.predicted import FIELDS, Predicted
+from tallbayes.predictive import Own, Predictor, Regression, make_predictor
 from tallbayes.predictors import Layout
 from tallbayes.result import Result
 
 if TYPE_CHECKING:
     from tallbayes.adapters.encoding import Encoding
 
-FIELDS = ("mean", "sd", "standard_error", "bias_bound")
+
+SPREADS = ("sd", "error", "sd_error")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +34,16 @@ class Prediction:
     """Posterior expectations by row, or by row and class: of the response, of P(y = class), of P(y >= k).
 
     `sd` is that of the prediction over the posterior, noise of the response apart; `standard_error` and `bias_bound`
-    are the Monte Carlo errors of `mean`. `at_least` holds the same for P(y >= k), by k.
+    are the Monte Carlo errors of `mean`, `sd_standard_error` and `sd_bias_bound` those of `sd`. `at_least` holds the
+    same for P(y >= k), by k.
     """
 
     mean: Floats
     sd: Floats
     standard_error: Floats
     bias_bound: Floats
+    sd_standard_error: Floats
+    sd_bias_bound: Floats
     classes: tuple[Any, ...] | None = None
     at_least: Mapping[int, Prediction] = field(default_factory=dict)
 
@@ -49,17 +55,24 @@ class Prediction:
         """sqrt(standard_error^2 + bias_bound^2)."""
         return np.hypot(self.standard_error, self.bias_bound)
 
+    @property
+    def sd_error(self) -> Floats:
+        """sqrt(sd_standard_error^2 + sd_bias_bound^2)."""
+        return np.hypot(self.sd_standard_error, self.sd_bias_bound)
+
     def columns(self) -> dict[str, Floats]:
-        """By name, one array a column, as they are written to files."""
-        parts: dict[str, Floats] = {}
+        """By name, one array a column, as they are written to files: value, sd, and the error of each of the two."""
+        whole = self.mean, self.sd, self.error, self.sd_error
         if self.mean.ndim == 1:
-            parts |= {"prediction": self.mean, "sd": self.sd, "error": self.error}
+            parts = dict(zip(("prediction", *SPREADS), whole, strict=True))
         else:
+            parts = {}
             for place, each in enumerate(self.classes or range(self.mean.shape[1])):
-                values = self.mean[:, place], self.sd[:, place], self.error[:, place]
-                parts |= dict(zip((f"P({each})", f"sd({each})", f"error({each})"), values, strict=True))
+                names = (f"{name}({each})" for name in ("P", *SPREADS))
+                parts |= dict(zip(names, (values[:, place] for values in whole), strict=True))
         for k, tail in self.at_least.items():
-            parts |= {f"P(y>={k})": tail.mean, f"sd(y>={k})": tail.sd, f"error(y>={k})": tail.error}
+            names = (f"{name}(y>={k})" for name in ("P", *SPREADS))
+            parts |= dict(zip(names, (tail.mean, tail.sd, tail.error, tail.sd_error), strict=True))
         return parts
 
     def to_pandas(self) -> Any:
@@ -94,8 +107,7 @@ def predict(
     parts = list(_stream(result, kind, rows, offset))
     if not parts:
         raise DataError(explain("at least one row", "0 rows", "check the table"))
-    together = Predicted(*(np.concatenate([getattr(part, each) for part in parts]) for each in FIELDS))
-    return _named(result, kind, together, ks)
+    return _named(result, kind, Predicted.joined(parts), ks)
 
 
 def _kind(result: Result, ks: tuple[int, ...]) -> Regression | Own:

@@ -1,31 +1,33 @@
 """Predictions: E f(theta, row) over the posterior for new rows, block of rows by block.
 
     value = f(mode) + E_Laplace[f - f(mode)] + sum_l mean_i [ f(fine_il) - mean_c f(taken off_ilc) ]
+    sd^2  = the same of (f - f(mode))^2, less (value - f(mode))^2
 
 f is the mean of the response, the probability of each class, or P(y >= k) of a count: of a regression a function of
 the linear predictor, so that a block of rows and all points are one product of matrices, and the Gaussian part of one
-head is a quadrature. The posterior's sd of f comes from the same sums of squares. No more paths are read than bring
-the Monte Carlo error down to a small part of that sd, and never is there an array of all rows by all points.
+head is an integral in one dimension. No more paths are read than bring the Monte Carlo error down to a small part of
+the sd, and never is there an array of all rows by all points. The sums are here; their errors are in `predicted`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.allocation import bias_terms, floored_variance
-from tallbayes.answers import TRUSTED_SAMPLES
+from tallbayes.canary import require_sound
+from tallbayes.links import Wanted, unseen_classes
 from tallbayes.moments import Floats
 from tallbayes.posterior import Posterior
+from tallbayes.predicted import Base, Level, Predicted, Sums, conclude
 from tallbayes.predictors import Layout
+from tallbayes.quadrature import normal_rule, shifted
 
-QUADRATURE_NODES = 32
 GAUSSIAN_PAIRS = 256
 PATHS_READ = 2048
 LEAST_PATHS = 64
@@ -34,71 +36,16 @@ FEW_ROWS = 4096
 ACCURACY = 0.05
 BLOCK_NUMBERS = 2**20
 BLOCK_ROWS = 2**13
-
-COUNTS = ("poisson", "negative_binomial")
-
-
-class Wanted(NamedTuple):
-    """What is predicted: the mean response of a family or the probabilities of its classes; then P(y >= k)."""
-
-    family: str
-    at_least: tuple[int, ...] = ()
-
-    def __call__(self, eta: jax.Array) -> jax.Array:
-        """From linear predictors on the first axis to predictions on the first axis."""
-        means = MEANS[self.family](eta)
-        tails = [_tail(self.family, k, eta) for k in self.at_least]
-        return jnp.concatenate([means, *tails]) if tails else means
-
-    @property
-    def reads_extras(self) -> bool:
-        return bool(self.at_least) and self.family == "negative_binomial"
+MOST_LINES = 16
 
 
-def _sigmoid(eta: jax.Array) -> jax.Array:
-    return jax.nn.sigmoid(eta[:1])
+class Ground(NamedTuple):
+    """What Laplace's Gaussian is integrated with: the mode, the columns of W, draws, and a rule for a shared extra."""
 
-
-def _normal_cdf(eta: jax.Array) -> jax.Array:
-    return jax.scipy.special.ndtr(eta[:1])
-
-
-def _identity(eta: jax.Array) -> jax.Array:
-    return eta[:1]
-
-
-def _exponential(eta: jax.Array) -> jax.Array:
-    return jnp.exp(eta[:1])
-
-
-def _softmax(eta: jax.Array) -> jax.Array:
-    return jax.nn.softmax(jnp.concatenate([jnp.zeros_like(eta[:1]), eta]), axis=0)
-
-
-MEANS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "logistic": _sigmoid,
-    "probit": _normal_cdf,
-    "linear": _identity,
-    "student_t": _identity,
-    "poisson": _exponential,
-    "negative_binomial": _exponential,
-    "multinomial": _softmax,
-}
-
-
-def _tail(family: str, k: int, eta: jax.Array) -> jax.Array:
-    """P(y >= k | eta) of a count: 1 less the k probabilities below, each from the one before."""
-    mean = jnp.exp(eta[:1])
-    excess = jnp.exp(eta[1:2]) if family == "negative_binomial" else jnp.zeros_like(mean)
-    log_first = -mean if family == "poisson" else -jnp.log1p(excess * mean) / excess
-
-    def add(j: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        total, log_term = carry
-        step = mean * (1 + excess * j) / ((1 + excess * mean) * (j + 1))
-        return total + jnp.exp(log_term), log_term + jnp.log(step)
-
-    below, _ = jax.lax.fori_loop(0, max(k, 0), add, (jnp.zeros_like(mean), log_first))
-    return jnp.clip(1 - below, 0, 1)
+    mode: Any
+    columns: Any
+    pairs: Any
+    rule: Any
 
 
 class Regression(NamedTuple):
@@ -109,7 +56,7 @@ class Regression(NamedTuple):
 
     @property
     def by_quadrature(self) -> bool:
-        return self.layout.heads == 1 and not self.wanted.reads_extras
+        return self.layout.heads == 1
 
     def predictors(self, x: jax.Array, theta: jax.Array) -> jax.Array:
         """A theta for points (points, dimension): (heads and perhaps extras, rows, points)."""
@@ -122,18 +69,48 @@ class Regression(NamedTuple):
             parts += [jnp.broadcast_to(each, parts[0].shape) for each in shared.T]
         return jnp.stack(parts)
 
-    def read(self, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
-        """Predictions (outputs, rows, points) at mode + moves."""
-        centre, dtype = self._centre(rows, mode).astype(moves.dtype), moves.dtype
-        return self.wanted(centre + self.predictors(rows[0].astype(dtype), moves))
+    def centre(self, rows: Any, mode: jax.Array) -> jax.Array:
+        """Predictions (outputs, rows) at the mode."""
+        return self.wanted(self._centre(rows, mode))[..., 0]
 
-    def gaussian(self, rows: Any, mode: jax.Array, columns: jax.Array, pairs: jax.Array) -> tuple[Any, Any]:
-        """Predictions at points of Laplace's Gaussian, and the points' weights."""
+    def differences(self, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
+        """Predictions (outputs, rows, points) at mode + moves, less those at the mode."""
+        centre, dtype = self._centre(rows, mode).astype(moves.dtype), moves.dtype
+        return self.wanted.difference(centre, self.predictors(rows[0].astype(dtype), moves))
+
+    def rounding(self, centre: jax.Array, dtype: Any) -> jax.Array:
+        return self.wanted.rounding(centre) if dtype == jnp.float32 else jnp.zeros_like(centre)
+
+    def gaussian(self, rows: Any, ground: Ground) -> Base:
+        """Under Laplace's Gaussian: by quadrature for one head, with an outer one over an extra that all rows share."""
+        centre, columns = self._centre(rows, ground.mode)[..., 0], self.predictors(rows[0], ground.columns)
         if not self.by_quadrature:
-            return self.read(rows, mode, jnp.concatenate([pairs, -pairs])), None
-        nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
-        sd = jnp.sqrt(jnp.sum(self.predictors(rows[0], columns) ** 2, axis=2, keepdims=True))
-        return self.wanted(self._centre(rows, mode) + sd * nodes), weights / weights.sum()
+            return self._by_draws(rows, centre, columns, ground)
+        sd = jnp.sqrt(jnp.sum(columns[0] ** 2, axis=1))
+        if not self.wanted.reads_extras:
+            return Base.exact(*self.wanted.gaussian(centre[0], sd))
+        nodes, weights = ground.rule
+        spread = jnp.sqrt(jnp.sum(columns[1, 0] ** 2))
+        slope = columns[0] @ columns[1, 0] / spread
+        rest = jnp.sqrt(jnp.maximum(sd**2 - slope**2, 0.0))
+        origin = self.centre(rows, ground.mode)
+
+        def given(node: jax.Array) -> tuple[jax.Array, jax.Array]:
+            eta, extra = centre[0] + slope * node, centre[1] + spread * node
+            part = self.wanted.gaussian(eta, rest, extra[0])
+            return shifted(part.moments, self.wanted(jnp.stack([eta, extra])) - origin), part.error
+
+        return Base.exact(*(jnp.tensordot(weights, part, 1) for part in jax.lax.map(given, nodes)))
+
+    def _by_draws(self, rows: Any, centre: jax.Array, columns: jax.Array, ground: Ground) -> Base:
+        """By draws, and with what all of them may have missed."""
+        moves = jnp.concatenate([ground.pairs, -ground.pairs])
+        difference = self.differences(rows, ground.mode, moves)
+        at_mode = self.centre(rows, ground.mode)
+        # The first class has eta = 0.
+        centre, columns = (jnp.pad(each, [(1, 0)] + [(0, 0)] * (each.ndim - 1)) for each in (centre, columns))
+        missed = unseen_classes(centre, columns, at_mode, at_mode + jnp.max(difference, axis=2))
+        return Base.of_pairs(difference).with_unseen(jnp.minimum(missed, 3 / len(moves)))
 
     def _centre(self, rows: Any, mode: jax.Array) -> jax.Array:
         x, offset = rows
@@ -150,75 +127,71 @@ class Own(NamedTuple):
     def by_quadrature(self) -> bool:
         return False
 
-    def read(self, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
-        def one(row: Any, move: jax.Array) -> jax.Array:
-            leaves = jax.tree.leaves(self.function(self.target.space.theta(mode.astype(move.dtype) + move), row))
-            return jnp.concatenate([jnp.ravel(leaf).astype(move.dtype) for leaf in leaves])
+    def centre(self, rows: Any, mode: jax.Array) -> jax.Array:
+        return jax.vmap(lambda row: self._one(mode, jnp.zeros_like(mode), row), out_axes=1)(rows)
 
-        return jnp.moveaxis(jax.vmap(lambda row: jax.vmap(lambda move: one(row, move))(moves))(rows), -1, 0)
+    def differences(self, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
+        values = jax.vmap(lambda row: jax.vmap(lambda move: self._one(mode, move, row))(moves))(rows)
+        return jnp.moveaxis(values, -1, 0) - self.centre(rows, mode).astype(values.dtype)[..., None]
 
-    def gaussian(self, rows: Any, mode: jax.Array, columns: jax.Array, pairs: jax.Array) -> tuple[Any, Any]:
-        return self.read(rows, mode, jnp.concatenate([pairs, -pairs])), None
+    def rounding(self, centre: jax.Array, dtype: Any) -> jax.Array:
+        return 2.0**-22 * jnp.abs(centre) if dtype == jnp.float32 else jnp.zeros_like(centre)
+
+    def gaussian(self, rows: Any, ground: Ground) -> Base:
+        """By draws, whose variance is no less than what the function does along the line on which it changes most at
+        the mode; of one that is flat there nothing more is known."""
+        found = Base.of_pairs(self.differences(rows, ground.mode, jnp.concatenate([ground.pairs, -ground.pairs])))
+        outputs = found.moments.shape[1]
+        if outputs > MOST_LINES:
+            return found
+        nodes, weights = normal_rule()
+
+        def line(row: Any) -> tuple[jax.Array, jax.Array]:
+            def along(z: jax.Array) -> jax.Array:
+                return self._one(ground.mode, z @ ground.columns, row)
+
+            nothing = jnp.zeros(len(ground.columns), ground.mode.dtype)
+            slopes = jax.jacfwd(along)(nothing)
+            length = jnp.linalg.norm(slopes, axis=1, keepdims=True)
+            units = jnp.where(length > 0, slopes / jnp.where(length > 0, length, 1.0), 0.0)
+            values = jax.vmap(lambda unit: jax.vmap(lambda node: along(node * unit))(nodes))(units)
+            own = values[jnp.arange(outputs), :, jnp.arange(outputs)] - along(nothing)[:, None]
+            evens = (own + own[:, ::-1]) / 2, (own**2 + own[:, ::-1] ** 2) / 2
+            return tuple(even**2 @ weights - (even @ weights) ** 2 for even in evens)  # type: ignore[return-value]
+
+        first, second = jax.vmap(line, out_axes=1)(rows)
+        return found.with_floor(first, second, len(ground.pairs))
+
+    def _one(self, mode: jax.Array, move: jax.Array, row: Any) -> jax.Array:
+        leaves = jax.tree.leaves(self.function(self.target.space.theta(mode.astype(move.dtype) + move), row))
+        return jnp.concatenate([jnp.ravel(leaf).astype(move.dtype) for leaf in leaves])
 
 
 Kind = Regression | Own
 
 
-class Sums(NamedTuple):
-    """Of a block of rows: the prediction at the mode, then of its difference from that the mean and mean square under
-    Laplace with the variance of that mean, and by level mean, mean square and variance of one path's part."""
-
-    centre: Any
-    mean: Any
-    square: Any
-    variance: Any
-    level_mean: Any
-    level_square: Any
-    level_variance: Any
-
-
 @partial(jax.jit, static_argnums=(0, 1))
-def _block(kind: Kind, laplace: bool, rows: Any, mode: Any, columns: Any, pairs: Any, levels: Any) -> Sums:
+def _block(kind: Kind, laplace: bool, rows: Any, ground: Ground, levels: Any) -> Sums:
     """All by (outputs, rows)."""
-    centre = kind.read(rows, mode, jnp.zeros((1, len(mode)), mode.dtype))
-    mean = square = variance = jnp.zeros_like(centre[..., 0])
-    if laplace:
-        values, weights = kind.gaussian(rows, mode, columns, pairs)
-        difference = values - centre
-        mean = jnp.average(difference, axis=2, weights=weights)
-        square = jnp.average(difference**2, axis=2, weights=weights)
-        if weights is None:
-            half = difference.shape[2] // 2
-            both = (difference[..., :half] + difference[..., half:]) / 2
-            variance = jnp.var(both, axis=2, ddof=1) / half
+    centre = kind.centre(rows, ground.mode)
+    base = kind.gaussian(rows, ground) if laplace else Base.exact(jnp.zeros((4, *centre.shape)), jnp.zeros_like(centre))
     parts = []
     for number, moves in enumerate(levels):
         _, count, stops, d = moves.shape
-        values = kind.read(rows, mode, moves.reshape(-1, d))
-        difference = values - centre.astype(values.dtype)
+        difference = kind.differences(rows, ground.mode, moves.reshape(-1, d))
         alone = number == 0 and not laplace
         first, second = (_beyond(each, count, stops, alone) for each in (difference, difference**2))
-        average = jnp.mean(first, axis=2)
-        spread = jnp.sum(first**2, axis=2) - count * average**2
-        parts.append((average, jnp.mean(second, axis=2), jnp.maximum(spread, 0) / (count - 1)))
-    by_level = (jnp.stack(part) for part in zip(*parts, strict=True))
-    return Sums(centre[..., 0], mean, square, variance, *by_level)
+        # At level 0 what is taken off has Laplace's own law, elsewhere the fine path nearly has it.
+        side = difference.reshape(*difference.shape[:2], -1, count * stops)[:, :, 0 if number or alone else 1]
+        parts.append(Level.of(first, second, jnp.var(side, axis=2), jnp.var(side**2, axis=2)))
+    by_level = Level(*(jnp.stack(part) for part in zip(*parts, strict=True)))
+    return Sums(centre, base, by_level, kind.rounding(centre, levels[0].dtype))
 
 
 def _beyond(values: jax.Array, count: int, stops: int, alone: bool) -> jax.Array:
     """What the fine path of each sample has beyond the paths that are taken off it, on average over its stops."""
     sides = jnp.moveaxis(values.reshape(*values.shape[:-1], -1, count, stops).mean(axis=-1), -2, 0)
     return sides[0] if alone else sides[0] - sides[1:].mean(axis=0)
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """By row and output: posterior mean, posterior sd, and the standard error and remaining bias of the mean."""
-
-    mean: Floats
-    sd: Floats
-    standard_error: Floats
-    bias_bound: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,54 +205,35 @@ class Predictor:
     def blocks(self, rows: Any) -> Iterator[Predicted]:
         """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
         count = len(jax.tree.leaves(rows)[0])
-        points = max(each.size // each.shape[-1] for each in self.levels)
+        points = max(2 * GAUSSIAN_PAIRS, *(each.size // each.shape[-1] for each in self.levels))
         size = int(np.clip(BLOCK_NUMBERS // points, 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length())))
         for start in range(0, count, size):
             part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)
             yield self.predict(_padded(part, size), min(size, count - start))
 
     def all(self, rows: Any) -> Predicted:
-        parts = list(self.blocks(rows))
-        fields = ("mean", "sd", "standard_error", "bias_bound")
-        return Predicted(*(np.concatenate([getattr(part, each) for part in parts]) for each in fields))
+        return Predicted.joined(list(self.blocks(rows)))
 
     def predict(self, rows: Any, count: int) -> Predicted:
         """Of the first `count` of these rows."""
-        posterior, anchor = self.posterior, self.posterior.anchor
-        columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+        posterior = self.posterior
         with jax.enable_x64(True):
-            sums = _block(self.kind, posterior.laplace, rows, anchor.mode, columns, self._pairs, self.levels)
-            sums = Sums(*(np.asarray(part, np.float64) for part in sums))
-        return self._conclude(Sums(*(part[..., :count] for part in sums)))
-
-    @property
-    def _pairs(self) -> Floats:
-        return self.posterior.anchor.draws(1 if self.kind.by_quadrature else GAUSSIAN_PAIRS, self.posterior.seed)
-
-    def _conclude(self, sums: Sums) -> Predicted:
-        rungs, levels = self.posterior.rungs, len(self.levels)
+            sums = _block(self.kind, posterior.laplace, rows, self._ground, self.levels)
+            sums = jax.tree.map(lambda part: np.asarray(part, np.float64)[..., :count], sums)
         counts = np.array([each.shape[1] for each in self.levels], float)
-        shape = sums.centre.shape
-        flat = sums.level_variance.reshape(levels, -1)
-        variance = floored_variance(flat, counts, rungs.variance_rate, TRUSTED_SAMPLES)
-        error = np.sqrt(variance / counts[:, None])
-        bias = np.full(flat.shape[1], np.inf)
-        if levels >= 3:
-            means = np.abs(sums.level_mean.reshape(levels, -1))
-            bias = bias_terms(means + 2 * error, rungs.rho).max(axis=0)
-        shift = sums.mean + sums.level_mean.sum(axis=0)
-        square = sums.square + sums.level_square.sum(axis=0)
-        found = (
-            sums.centre + shift,
-            np.sqrt(np.maximum(square - shift**2, 0.0)),
-            np.sqrt(np.sum(error**2, axis=0).reshape(shape) + sums.variance),
-            bias.reshape(shape),
-        )
-        return Predicted(*(np.ascontiguousarray(part.T) for part in found))
+        return conclude(sums, counts, posterior.rungs, posterior.laplace)
+
+    @cached_property
+    def _ground(self) -> Ground:
+        anchor = self.posterior.anchor
+        columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+        pairs = anchor.draws(1 if self.kind.by_quadrature else GAUSSIAN_PAIRS, self.posterior.seed)
+        return Ground(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
 
 
 def make_predictor(posterior: Posterior, kind: Kind, rows: Any, accuracy: float = ACCURACY) -> Predictor:
     """Choose by a look at some of the rows how many paths to read."""
+    require_sound()
     count = len(jax.tree.leaves(rows)[0])
     some = np.unique(np.linspace(0, count - 1, min(count, PILOT_ROWS)).astype(int))
     dtype = np.float64 if count <= FEW_ROWS else np.float32

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from tallbayes.anchor import Anchor
+from tallbayes.canary import require_sound
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.expansion import expand
 from tallbayes.importance import Listing, list_rows
@@ -17,14 +18,14 @@ from tallbayes.mode import anchor_at, find_anchor
 from tallbayes.model import Model, Target, bind, runs_in_float32
 from tallbayes.probes import Probe, make_probe
 from tallbayes.quantities import Estimands
+from tallbayes.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.roles import Executor
 from tallbayes.stored import Stored, map_table
 from tallbayes.sums import CHUNK_ROWS, Curvature
 from tallbayes.table import Table, check_rows, make_table, needs_float64
+from tallbayes.tolerances import Tolerances
 from tallbayes.unpacking import by_name, casting, unpacking
 from tallbayes.weights import WEIGHT, require_weights, weighted
-
-FLOAT32_ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,7 @@ def _changed(before: dict[str, Any], after: Any, start: int) -> set[str]:
 
 def place(model: Model, arrays: Any, asked_precision: str | None, shuffle: bool, stored: Stored | None) -> Placed:
     """Bind the model to its rows, choose the precision where it is left open, and put the rows on the device."""
+    require_sound()
     row = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
     target, start = bind(model, row)
     precision = asked_precision
@@ -220,13 +222,31 @@ def with_probe(prepared: Prepared) -> Prepared:
     return replace(prepared, probe=probe, setup_evaluations=spent)
 
 
-def refine_precision(prepared: Prepared, estimands: Estimands, fraction: float) -> Prepared:
-    """Go to float64 where theta_0 + v in float32 would blur v by a tenth of the tolerance."""
+def refine_precision(prepared: Prepared, estimands: Estimands, goal: Tolerances) -> Prepared:
+    """Go to float64 where float32 would blur theta_0 + v, or a quantity, by a tenth of the tolerance; InputError where
+    float32 was asked for, or where float64 does not resolve a quantity either."""
     target, anchor = prepared.target, prepared.anchor
-    moves_alone = target.predictor is not None and target.reports_linearly and not estimands.observables.functions
-    if prepared.asked_precision is not None or prepared.precision == "float64" or moves_alone:
+    worst = worst_resolved(target, anchor, prepared.table.units, estimands, goal)
+    if worst and not worst["float64"].is_resolved:
+        _refuse(worst["float64"], "float64", "a coarser tolerance, or the part of it that varies alone")
+    if prepared.precision == "float64":
         return prepared
-    blur = FLOAT32_ROUNDING * np.max(np.abs(anchor.mode) / anchor.sd)
-    if blur <= 0.1 * fraction:
+    if worst and not worst["float32"].is_resolved:
+        if prepared.asked_precision is not None:
+            _refuse(worst["float32"], "float32", "precision=None or 'float64', or the part of it that varies alone")
+        return replace(prepared, precision="float64")
+    moves_alone = target.predictor is not None and target.reports_linearly and not estimands.observables.functions
+    blur = ROUNDING["float32"] * np.max(np.abs(anchor.mode) / anchor.sd)
+    if moves_alone or prepared.asked_precision is not None or blur <= SHARE * _finest(goal):
         return prepared
     return replace(prepared, precision="float64")
+
+
+def _finest(goal: Tolerances) -> float:
+    """The finest fraction of a posterior sd that is asked for; 1% where it is stated in other units."""
+    return min(goal.sizes) if goal.kind == "tolerance" else 0.01
+
+
+def _refuse(worst: Blurred, precision: str, hint: str) -> NoReturn:
+    got = f"rounding of {worst.blur:.1g} beside a tolerance of {worst.tolerance:.1g}"
+    raise InputError(explain(f"quantity {worst.label!r} to be resolved by {precision}", got, hint))

@@ -24,6 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tallbayes.canary import require_sound
 from tallbayes.errors import InputError, WorkerError, explain
 from tallbayes.executors import capacity_of
 from tallbayes.importance import Listing, mapped_listing
@@ -252,6 +253,7 @@ def _opened(parcel: Parcel) -> Any:
         if parcel.name not in _GROUNDS:
             while len(_GROUNDS) >= KEPT_GROUNDS:
                 _GROUNDS.pop(next(iter(_GROUNDS)))
+            require_sound()
             _GROUNDS[parcel.name] = _unpack(parcel)
         return _GROUNDS[parcel.name]
 

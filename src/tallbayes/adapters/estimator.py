@@ -31,9 +31,11 @@ from tallbayes.adapters.matrices import (
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation import estimate
 from tallbayes.families import FAMILIES
+from tallbayes.links import Wanted
 from tallbayes.model import Model
 from tallbayes.moments import Floats
-from tallbayes.predictive import Predicted, Regression, Wanted, make_predictor
+from tallbayes.predicted import Predicted
+from tallbayes.predictive import Regression, make_predictor
 from tallbayes.predictors import Layout
 
 DTYPES = [np.float64, np.float32]

@@ -40,6 +40,7 @@ from tallbayes.preparation import check_data, prepare, refine_precision
 from tallbayes.quantities import make_estimands
 from tallbayes.randomness import path_key, seed_words
 from tallbayes.roles import GradientEstimator
+from tallbayes.tolerances import resolve_tolerances
 
 SGLD_STREAM = 3
 # The finest error, in posterior sds, that decides on the chains' precision as in `tallbayes.estimate`.
@@ -99,7 +100,7 @@ def sgld(
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     prepared = prepare(model, arrays, None, shuffle, anchor)
     estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
-    prepared = refine_precision(prepared, estimands, RESOLUTION)
+    prepared = refine_precision(prepared, estimands, resolve_tolerances("tolerance", RESOLUTION, estimands))
     # One chain is one path: there is no coarse path, so the coupling is never asked.
     plan = Plan(prepared.target, gradient, Euler(), Antithetic(), estimands.observables, prepared.precision)
     with jax.enable_x64(True):

@@ -251,7 +251,7 @@ def _predictions(result: Result, predictions: Sequence[tuple[str, Prediction]]) 
     columns = [
         Column("what", [what for _, what, _, _ in rows], numeric=False),
         measured("posterior mean", [pair for _, _, pair, _ in rows]),
-        column("posterior sd", [plain(sd) for _, _, _, sd in rows]),
+        measured("posterior sd", [sd for _, _, _, sd in rows]),
     ]
     more = f" {left:,} more rows are not shown." if left else ""
     caption = f"Predictions for new rows. {ABOUT_ERRORS} The sd is that of the prediction, noise apart.{more}"
@@ -263,7 +263,7 @@ def _predictions(result: Result, predictions: Sequence[tuple[str, Prediction]]) 
     )
 
 
-def _predicted(result: Result, label: str, each: Prediction) -> list[tuple[str, str, Number, float]]:
+def _predicted(result: Result, label: str, each: Prediction) -> list[tuple[str, str, Number, Number]]:
     """Label, what is predicted, its mean and its sd, for every row and class."""
     found = []
     for row in range(min(len(each), MOST_PREDICTED)):
@@ -277,8 +277,10 @@ def _predicted(result: Result, label: str, each: Prediction) -> list[tuple[str, 
     return found
 
 
-def _cell(each: Prediction, place: Any) -> tuple[Number, float]:
-    return Number(float(each.mean[place]), float(each.error[place])), float(each.sd[place])
+def _cell(each: Prediction, place: Any) -> tuple[Number, Number]:
+    pairs = (each.mean, each.error), (each.sd, each.sd_error)
+    mean, sd = (Number(float(value[place]), float(error[place])) for value, error in pairs)
+    return mean, sd
 
 
 def _name(result: Result) -> str:
