@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 
+from tallbayes.watch import compiling
+
 CPU_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
 
 
@@ -41,7 +43,7 @@ class Program:
             return self.jitted(static, *arguments)
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
-        with turn:
+        with compiling(), turn:
             out = self.jitted(static, *arguments)
             self._ready.add(key)
         return out
