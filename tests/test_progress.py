@@ -53,11 +53,11 @@ def test_a_met_target_leaves_no_time() -> None:
 
 def test_the_display_names_phases_and_then_the_worst_quantity() -> None:
     display = Display(phase="reading flights.csv")
-    assert display.__rich__().plain.endswith(" reading flights.csv | 0 s")
+    assert display.text().plain.endswith(" reading flights.csv | 0 s")
     display(look(1.0, 4.0, 100))
-    assert "? left | mean.hour: error 4, target 1 | 3 levels, 100 paths" in display.__rich__().plain
+    assert "? left | mean.hour: error 4, target 1 | 3 levels, 100 paths" in display.text().plain
     display(look(3.0, 2.0, 200))
-    assert "0 s, about 6 s left | mean.hour: error 2, target 1" in display.__rich__().plain
+    assert "0 s, about 6 s left | mean.hour: error 2, target 1" in display.text().plain
 
 
 def test_nothing_is_shown_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

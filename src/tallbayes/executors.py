@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from tallbayes.roles import Executor
@@ -35,10 +36,21 @@ class Watched:
         self.executor = executor
 
     def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        return self.executor.submit(copy_context().run, task, *arguments)
+        return self.executor.submit(partial(copy_context().run, task), *arguments)
+
+    def submit_all(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Future[Any]]:
+        return submit_all(self.executor, partial(copy_context().run, task), arguments)
 
     def capacity(self) -> int:
         return capacity_of(self.executor)
+
+    @property
+    def elsewhere(self) -> bool:
+        return runs_elsewhere(self.executor)
+
+    @property
+    def carries_several(self) -> bool:
+        return carries_several(self.executor)
 
 
 def capacity_of(executor: Executor) -> int:

@@ -96,7 +96,10 @@ def _further(
         run.problem = replace(run.problem, ground=replace(run.problem.ground, table=hired.table))
         run.executor = hired.executor
         if before.randomised is not None:
-            randomised = replace(before.randomised, run=run, pilot_variance=None)
+            # Where not every level has been sampled yet, the pilots still say how often.
+            whole = before.randomised.tail.drawn is not None
+            pilots = None if whole else before.randomised.pilot_variance
+            randomised = replace(before.randomised, run=run, pilot_variance=pilots)
             status, final = run_randomised(randomised)
             return replace(before, run=run, status=status, final=final, randomised=randomised)
         status, final = run_multilevel(run)

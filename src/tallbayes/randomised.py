@@ -272,7 +272,6 @@ def _settle_laplace(run: Run, tolerance: Floats) -> bool:
 
 def _first_tolerance(this: RandomisedRun) -> Floats:
     """By the Laplace level alone, before anything is sampled."""
-    assert this.run.laplace is not None
     return this.run.tolerances(gaussian_summary(this.run.estimands, this.run.laplace))
 
 

@@ -174,7 +174,7 @@ def assess(run: Run) -> Assessment:
     )
 
 
-def gaussian_summary(estimands: Estimands, laplace: Laplace) -> Summary:
+def gaussian_summary(estimands: Estimands, laplace: Laplace | None) -> Summary:
     """What the Laplace level alone says, before anything is sampled."""
     nothing = Moments.of(np.zeros((2, len(estimands.laplace_sd))), estimands.pairs)
     return summarise(estimands, [nothing], laplace)
