@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from tallbayes.watch import compiling
+from tallbayes.watch import compiling, look
 
 CPU_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
 
@@ -44,9 +44,12 @@ class Program:
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
         with compiling(), turn:
-            out = self.jitted(static, *arguments)
-            self._ready.add(key)
-        return out
+            if key not in self._ready:
+                self.jitted.lower(static, *arguments).compile()
+                self._ready.add(key)
+        # Compiled, but not begun where the time is over by now.
+        look()
+        return self.jitted(static, *arguments)
 
 
 @cache

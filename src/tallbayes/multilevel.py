@@ -299,7 +299,7 @@ def whole_blocks(samples: Floats) -> list[int]:
 
 
 def tell(run: Run, now: Assessment) -> None:
-    run.told = time.monotonic()
+    run.told, watch = time.monotonic(), current()
     error = np.hypot(now.standard_error, now.bias_bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = int(np.argmax(np.nan_to_num(error / now.tolerance)))
@@ -313,6 +313,7 @@ def tell(run: Run, now: Assessment) -> None:
             evaluations=run.evaluations,
             seconds=time.monotonic() - run.started,
             evaluations_left=_left(run, now),
+            budget_left=np.inf if watch is None else max(0.0, watch.end - time.monotonic()),
         )
     )
 

@@ -273,7 +273,9 @@ def _line(progress: Progress, spent: str, left: float | None, width: int) -> Any
     more = f" | {progress.levels} levels, {sum(progress.samples):,} paths"
     room = width - bar - len(head) - len(tail)
     name = shorten(progress.quantity, max(8, min(LONGEST_NAME, room)))
-    return _text(("━" * done, "green"), ("━" * (bar - done), "grey37"), head + name + tail + more)
+    words = head + name + tail
+    words += more if bar + len(words) + len(more) <= width else ""
+    return _text(("━" * done, "green"), ("━" * (bar - done), "grey37"), words)
 
 
 def _text(*parts: Any) -> Any:

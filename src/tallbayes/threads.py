@@ -2,7 +2,8 @@
 
 Compiled programs cannot be stopped from outside. A thread in the midst of one is left to finish it, and ends there. At
 exit, threads get a moment to come back into Python, since one that does so while the interpreter is being taken down
-would abort the process; one that is deep in a long program is no such danger.
+would abort the process: a compiler is waited for, and so is anything short; one that is deep in a long program is no
+such danger.
 """
 
 from __future__ import annotations
@@ -10,18 +11,33 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import cache, partial
 from queue import SimpleQueue
 from typing import Any
 
-SECONDS_AT_EXIT = 5.0
+SECONDS_AT_EXIT, SECONDS_FOR_COMPILERS = 3.0, 120.0
 NAME = "tallbayes"
 
 _busy: set[threading.Thread] = set()
+_kept: set[threading.Thread] = set()
 _leaving = threading.Event()
+
+
+@contextmanager
+def not_to_be_left() -> Iterator[None]:
+    """While this thread does what an exit has to wait for."""
+    here = threading.current_thread()
+    outer = here in _kept
+    _kept.add(here)
+    try:
+        yield
+    finally:
+        if not outer:
+            _kept.discard(here)
 
 
 def leaving() -> bool:
@@ -37,8 +53,8 @@ def _expect_exit() -> None:
 
 def _wait_at_exit() -> None:
     _leaving.set()
-    end = time.monotonic() + SECONDS_AT_EXIT
-    while _busy and time.monotonic() < end:
+    begun = time.monotonic()
+    while _busy and time.monotonic() < begun + (SECONDS_FOR_COMPILERS if _busy & _kept else SECONDS_AT_EXIT):
         time.sleep(0.01)
 
 

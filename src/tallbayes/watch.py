@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from tallbayes.threads import Threads, leaving
+from tallbayes.threads import Threads, leaving, not_to_be_left
 
 SECONDS_BETWEEN_LOOKS = 0.2
 MOST_ASIDE = 64
@@ -182,15 +182,16 @@ def find(what: Any, rows: int) -> None:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Where a program may have to be compiled first."""
+    """Where a program is compiled, or waited for while another thread does it: no exit comes in between."""
     watch = _current.get()
-    if watch is None:
-        yield
-        return
-    with watch.lock:
-        watch.compiling += 1
-    try:
-        yield
-    finally:
+    with not_to_be_left():
+        if watch is None:
+            yield
+            return
         with watch.lock:
-            watch.compiling -= 1
+            watch.compiling += 1
+        try:
+            yield
+        finally:
+            with watch.lock:
+                watch.compiling -= 1
