@@ -676,7 +676,7 @@ def test_ctrl_c_while_sampling_keeps_the_run(fitted: Fitted, terminal: Callable[
     assert "not met" in output
     assert read_run(out)[0].status is tb.Status.interrupted
     assert np.all(np.isfinite(read_run(out)[0]["mean"].flat_value))
-    for phase in ("starting", "reading flights.csv", "setting up: ", "? left"):
+    for phase in ("starting", "reading the table", "tuning", "? left"):
         assert phase in here.seen
     assert "saved in" in here.seen
     assert "Traceback" not in here.seen

@@ -537,8 +537,10 @@ def test_a_budget_ends_the_run_with_its_status(case: str) -> None:
     assert name in str(stopped).split("\n\n")[-1]
     assert not all(stopped[quantity].met for quantity in stopped)
     for quantity in stopped:
-        assert np.all(np.isfinite(stopped[quantity].value))
-        assert np.all(np.isfinite(stopped[quantity].standard_error))
+        known = bool(stopped.levels)
+        assert np.all(np.isfinite(stopped[quantity].value) == known)
+        assert np.all(np.isfinite(stopped[quantity].standard_error) == known)
+    assert bool(stopped.levels) == (name != "max_seconds")
     if name == "max_evaluations":
         assert stopped.cost.evaluations <= options["max_evaluations"]
     if name == "max_levels":
@@ -563,12 +565,14 @@ def test_a_budget_that_ends_within_the_pilot_still_gives_values(method: Any, eva
 
 
 class Interrupter:
-    """A progress callback that presses Ctrl-C at its n-th call."""
+    """A progress callback that presses Ctrl-C at its n-th look at samples."""
 
     def __init__(self, calls: int) -> None:
         self.calls, self.last = calls, None
 
     def __call__(self, progress: tb.Progress) -> None:
+        if not progress.has_error:
+            return
         self.last, self.calls = progress, self.calls - 1
         if self.calls == 0:
             raise KeyboardInterrupt
@@ -597,6 +601,10 @@ def test_progress_sees_errors_and_targets_and_changes_nothing(result: tb.Result)
     seen: list[tb.Progress] = []
     watched = run(progress=seen.append)
     assert_same(watched.estimates, result.estimates)
+    phases = [progress.phase for progress in seen if not progress.has_error]
+    set_up = ["checking rows", "placing rows", "mode", "second mode", "recentring", "quantities", "rows that matter"]
+    assert list(dict.fromkeys(phases)) == [*set_up, "Gaussian level", "tuning", "sampling"]
+    seen = [progress for progress in seen if progress.has_error]
     assert seen
     labels = {"mean[0]", "mean[1]", "sd[0]", "sd[1]"}
     for progress in seen:

@@ -14,12 +14,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from tallbayes.decisions import Decision
 from tallbayes.gradients import Blend, ControlVariate, Taylor
 from tallbayes.levels import Problem
 from tallbayes.method import Anchored
 from tallbayes.minibatch import Blocks
-from tallbayes.multilevel import run_multilevel, run_patiently
+from tallbayes.multilevel import heavy_draws, run_multilevel, run_patiently
 from tallbayes.result import Contraction, Status, Trial, Tuning
 from tallbayes.roles import GradientEstimator
 from tallbayes.run import Assessment, Run
@@ -36,6 +38,7 @@ from tallbayes.tuning import (
     trial_price,
     tune,
 )
+from tallbayes.watch import OutOfTime
 
 log = logging.getLogger("tallbayes")
 
@@ -71,17 +74,25 @@ def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, S
         return run, *run_multilevel(run), tuning
     choices = choices_of(method, first.problem.largest_batch)
     run, tuning = _tuned(first, choices)
+    before: tuple[Run, Status, Assessment, Tuning] | None = None
     for attempt in range(MAX_ATTEMPTS):
-        status, final = run_patiently(run, _patience(run, tuning))
+        try:
+            status, final = run_patiently(run, _patience(run, tuning))
+        except (OutOfTime, KeyboardInterrupt):
+            # What was tried before is there, with the status that it had.
+            if before is None:
+                raise
+            return before
         if status is None:
             try:
-                run, tuning = _reconsidered(method, run, tuning, choices, rebuild)
-            except KeyboardInterrupt:
-                return run, Status.interrupted, final, tuning
-            status, final = run_multilevel(run)
+                further, other = _reconsidered(method, run, tuning, choices, rebuild)
+                status, final = run_multilevel(further)
+            except (OutOfTime, KeyboardInterrupt) as end:
+                return run, _cut_short(end), final, tuning
+            run, tuning = further, other
         calmer, blended = _calmer(choices, tuning), _blended(method, run, rebuild) if attempt else None
         stuck = calmer is None and blended is None
-        if status not in UNSETTLED or stuck or attempt == MAX_ATTEMPTS - 1:
+        if status not in UNSETTLED or stuck or attempt == MAX_ATTEMPTS - 1 or np.any(heavy_draws(run)):
             return run, status, final, tuning
         log.info("%s; again with %s", status, calmer)
         choices = calmer or choices
@@ -90,10 +101,15 @@ def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, S
         if not tuner.affords(first_look(tuner)):
             return run, status, final, tuning
         try:
-            run, tuning = _tuned(fresh, choices)
-        except KeyboardInterrupt:
-            return run, Status.interrupted, final, tuning
+            found = _tuned(fresh, choices)
+        except (OutOfTime, KeyboardInterrupt):
+            return run, status, final, tuning
+        before, (run, tuning) = (run, status, final, tuning), found
     raise AssertionError("unreachable")
+
+
+def _cut_short(end: BaseException) -> Status:
+    return Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
 
 
 def choices_of(method: Anchored, largest_batch: int) -> Choices:
@@ -158,9 +174,9 @@ def _following(run: Run, problem: Problem, decision: Decision, evaluations: int)
 
 def _tuner(run: Run, choices: Choices) -> Tuner:
     assert run.laplace is not None
-    left, deadline = run.budget.max_evaluations - run.evaluations, run.started + run.budget.max_seconds
+    left = run.budget.max_evaluations - run.evaluations
     parts = run.problem, run.estimands, run.laplace, run.tolerances, run.executor, choices
-    return Tuner(*parts, limit=left / 2, deadline=deadline, tails=run.tails)
+    return Tuner(*parts, limit=left / 2, tails=run.tails)
 
 
 def _patience(run: Run, tuning: Tuning) -> float:

@@ -109,14 +109,16 @@ def _aligned(head: str, texts: list[str], gap: int) -> list[str]:
 def _facts(result: Result, width: int) -> str:
     """Status, cost and notes, each under its word."""
     cost = result.cost
-    passes = cost.setup_evaluations / cost.num_data
     ends = interval_ends(result, MAX_ROWS)
     facts = [
         ABOUT_ERRORS,
         ("status", str(result.status)),
         ("accuracy", _accuracy(result.settings)),
         *([] if ends is None else [("ends", ends.note)]),
-        ("cost", f"{cost.seconds:.1f} s: {passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients"),
+        (
+            "cost",
+            f"{cost.seconds:.1f} s: {cost.passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients",
+        ),
         *(_fact(note) for note in result.notes),
     ]
     return _listed(facts, width)

@@ -248,9 +248,7 @@ def _add_sampling_options(sampling: argparse._ArgumentGroup) -> None:
 
 
 def _add_budget_options(sampling: argparse._ArgumentGroup) -> None:
-    sampling.add_argument(
-        "--max-seconds", type=float, metavar="T", help="end the sampling by then; set-up is finished first"
-    )
+    sampling.add_argument("--max-seconds", type=float, metavar="T", help="end by then, reading and set-up included")
     sampling.add_argument("--max-evaluations", type=float, metavar="N", help="stop at so many row gradients")
     sampling.add_argument(
         "--dask", metavar="ADDRESS", help="run on the workers of a dask cluster, such as tcp://10.0.0.1:8786"

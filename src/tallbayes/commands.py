@@ -6,14 +6,12 @@ The answer goes to stdout and nothing else does; progress and remarks go to stde
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -26,7 +24,7 @@ from tallbayes.brief import WIDTH, brief
 from tallbayes.compile_cache import use_compile_cache
 from tallbayes.document import to_json
 from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain
-from tallbayes.progress import Display, terminal
+from tallbayes.progress import Display, teller, terminal
 from tallbayes.result import Result
 from tallbayes.run_folder import (
     LEDGER,
@@ -41,6 +39,7 @@ from tallbayes.run_folder import (
     write_run,
     write_settings,
 )
+from tallbayes.watch import watching
 
 STOPPED_EARLY = 3
 ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
@@ -208,14 +207,16 @@ def report(options: argparse.Namespace) -> int:
 
 def _compute(options: argparse.Namespace, display: Display, ledger: Path | None = None) -> Result:
     display.phase = "starting"
+    with watching(options.max_seconds or inf, teller(display)):
+        return _fitted(options, display, ledger)
+
+
+def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) -> Result:
     with _uninterrupted():
         use_compile_cache()
         from tallbayes.adapters.fit import fit as fit_formula
-        from tallbayes.adapters.tables import open_source
         from tallbayes.method import Anchored, Randomised
 
-    display.phase = f"reading {options.data.name}"
-    source = open_source(options.data)
     given = vars(options)
     accuracy = {kind: given[kind] for kind in ACCURACIES}
     if all(size is None for size in accuracy.values()):
@@ -223,7 +224,7 @@ def _compute(options: argparse.Namespace, display: Display, ledger: Path | None 
     with _workers(options.dask) as executor:
         return fit_formula(
             options.formula,
-            replace(source, load=partial(_announced, display, source.load)),
+            options.data,
             options.family,
             standardise=not options.raw,
             family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
@@ -274,41 +275,14 @@ def _uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _announced(display: Display, load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
-    table = load(wanted)
-    display.phase = "setting up: columns, mode, compiling"
-    return table
-
-
 @contextmanager
 def _watched(quiet: bool) -> Iterator[Display]:
     """A display of phases and looks: on the terminal if there is one and it is wanted."""
     if quiet or not sys.stderr.isatty():
         yield Display()
         return
-    log = logging.getLogger("tallbayes")
-    before = log.level
     with terminal() as display:
-        pilots = _Pilots(display)
-        log.addHandler(pilots)
-        log.setLevel(logging.INFO)
-        try:
-            yield display
-        finally:
-            log.removeHandler(pilots)
-            log.setLevel(before)
-
-
-class _Pilots(logging.Handler):
-    """Names the phase by what the log tells: a design being made, or the pilots of tuning."""
-
-    def __init__(self, display: Display) -> None:
-        super().__init__()
-        self.display = display
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        self.display.phase = message if message.startswith("design: ") else "tuning: pilots of step and batch size"
+        yield display
 
 
 def _settings(options: argparse.Namespace, result: Result | None = None) -> dict[str, Any]:

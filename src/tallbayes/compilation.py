@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 
+from tallbayes.watch import compiling, look
+
 CPU_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
 
 
@@ -41,10 +43,13 @@ class Program:
             return self.jitted(static, *arguments)
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
-        with turn:
-            out = self.jitted(static, *arguments)
-            self._ready.add(key)
-        return out
+        with compiling(), turn:
+            if key not in self._ready:
+                self.jitted.lower(static, *arguments).compile()
+                self._ready.add(key)
+        # Compiled, but not begun where the time is over by now.
+        look()
+        return self.jitted(static, *arguments)
 
 
 @cache

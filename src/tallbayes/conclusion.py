@@ -59,7 +59,6 @@ def conclude(
         columns(final.tolerance).values(),
         strict=True,
     )
-    assert run.contraction is not None
     converged = finished.status is Status.converged
     return Result(
         estimates={q.name: Estimate(q.name, q.structure, *arrays) for q, *arrays in parts},
@@ -80,7 +79,7 @@ def conclude(
         tuning=finished.tuning,
         notes=(*notes, *_notes_of_tails(run)),
         posterior=posterior_of(finished, prepared),
-        regression=_regression(prepared.target),
+        regression=regression_of(prepared.target),
         continuation=continuation,
     )
 
@@ -96,7 +95,8 @@ def _notes_of_tails(run: Run) -> tuple[str, ...]:
 def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
     """Where the paths ended; with a random tail their weights are not kept."""
     run = finished.run
-    if finished.randomised is not None or not all(level.points for level in run.levels):
+    whole = bool(run.levels) and run.contraction is not None and all(level.points for level in run.levels)
+    if finished.randomised is not None or not whole:
         return None
     plan, ladder = run.problem.plan, run.problem.ladder
     steps = [plan.dynamics.coefficients(ladder.step(l)) for l in range(len(run.levels))]
@@ -122,7 +122,7 @@ def _shares_last_noise(dynamics: Dynamics, coarse: Floats, fine: Floats) -> bool
     return bool(np.isclose(second * dynamics.spread(coarse), dynamics.spread(fine), rtol=1e-9))
 
 
-def _regression(target: Target) -> Regression | None:
+def regression_of(target: Target) -> Regression | None:
     layout = target.layout
     if target.family is None:
         return None

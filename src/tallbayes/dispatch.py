@@ -25,6 +25,7 @@ import numpy as np
 
 from tallbayes.executors import capacity_of, carries_several, runs_elsewhere, submit_all
 from tallbayes.roles import Executor
+from tallbayes.watch import passed
 
 LATE, SOON = 2.0, 0.5
 MOST_COPIES = 6
@@ -133,7 +134,7 @@ class Dispatcher:
     def collect(
         self, wanted: Wanted, likely: Sequence[float] = (), deadline: float = np.inf
     ) -> Iterator[tuple[int, Any]]:
-        """Hand over (level, result) of every wanted block, or of those that arrive before the deadline.
+        """Hand over (level, result) of every wanted block, or of those that arrive in time, by deadline and watch.
 
         A level's blocks come in the order of their index, and its first one after the first of the level below.
         `likely` are numbers of blocks by level that the whole run may take, in proportion.
@@ -154,7 +155,7 @@ class Dispatcher:
                 return
             else:
                 now = self._clock()
-                if now >= deadline:
+                if now >= deadline or passed():
                     return
                 self._receive(min(deadline, self._soonest_late(), now + LONGEST_WAIT) - now)
 

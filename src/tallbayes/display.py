@@ -18,8 +18,7 @@ def describe(result: Result) -> str:
     parts = [
         _quantities(result),
         *_ends(result),
-        _levels(result),
-        _rates(result),
+        *([_levels(result), _rates(result)] if result.levels else []),
         _cost(result),
         *_tuning(result),
         *(["\n".join(result.notes)] if result.notes else []),
@@ -145,10 +144,12 @@ def _rates(result: Result) -> str:
         [name, *(f"{exponent[name]:.2f}" for exponent in (rates.alpha, rates.beta, rates.gamma))] for name in result
     ]
     contraction = result.contraction
+    rates_table = table(("rates", "alpha", "beta", "gamma"), rows)
+    if contraction is None:
+        return rates_table
     return (
-        table(("rates", "alpha", "beta", "gamma"), rows)
-        + f"\ncontraction: paths come closer by a factor {contraction.factor:.3g} a level"
-        + f" (at most {contraction.upper:.3g}), rate {contraction.rate:.3g}"
+        f"{rates_table}\ncontraction: paths come closer by a factor {contraction.factor:.3g} a level"
+        f" (at most {contraction.upper:.3g}), rate {contraction.rate:.3g}"
     )
 
 
@@ -156,7 +157,7 @@ def _cost(result: Result) -> str:
     cost = result.cost
     return (
         f"cost: {cost.evaluations:,} row gradients ({cost.epochs:.3g} epochs of {cost.num_data:,} rows)"
-        f" and {cost.setup_evaluations:,} in set-up ({_passes(cost.setup_evaluations / cost.num_data)});"
+        f" and {cost.setup_evaluations:,} in set-up ({_passes(cost.passes)});"
         f" {cost.seconds:.2f} s\nmethod: {result.method}"
     )
 

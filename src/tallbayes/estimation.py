@@ -16,35 +16,28 @@ import jax
 import numpy as np
 
 from tallbayes.anchor import Anchor
-from tallbayes.anchored import anchored_gradient, reads_slabs, run_anchored, tune_anchored
-from tallbayes.conclusion import Finished, conclude
+from tallbayes.anchored import reads_slabs, run_anchored, tune_anchored
+from tallbayes.conclusion import Finished
 from tallbayes.decisions import Unrecorded
-from tallbayes.errors import DataError, InputError, MethodError, explain
+from tallbayes.errors import DataError, InputError, MethodError, TallbayesError, explain
 from tallbayes.executors import default_executor
+from tallbayes.extension import Question, check_intervals, conclude_run, known_kinds
 from tallbayes.fingerprint import fingerprint
-from tallbayes.hiring import hire
+from tallbayes.hiring import Hired, hire
 from tallbayes.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.laplace import laplace_level
-from tallbayes.ledger import open_ledger
-from tallbayes.levels import BLOCK_PATHS, Problem, compile_ahead, make_problem
-from tallbayes.method import (
-    Anchored,
-    Method,
-    Multilevel,
-    Randomised,
-    ladder_whitened,
-    require_known_hessian,
-    resolve,
-    resolve_gradient,
-)
-from tallbayes.mode import DENSE_LIMIT
-from tallbayes.model import Model, Target
+from tallbayes.ledger import Ledger, open_ledger
+from tallbayes.levels import BLOCK_PATHS
+from tallbayes.method import Anchored, Method, Multilevel, Randomised, resolve_gradient
+from tallbayes.model import Model
 from tallbayes.modes import search_second_mode
 from tallbayes.multilevel import run_multilevel
-from tallbayes.paths import Observables, Plan
+from tallbayes.outline import Known, blank, copy_of, outline
+from tallbayes.plans import anchored_problem, compile_programs, first_problem, require_affordable
 from tallbayes.preparation import (
     Placed,
     Prepared,
+    bind_rows,
     check_data,
     check_stored,
     find_centre,
@@ -53,19 +46,23 @@ from tallbayes.preparation import (
     with_listing,
     with_probe,
 )
-from tallbayes.progress import Report, reporter
-from tallbayes.quantities import Estimands, make_estimands, read_quantities
-from tallbayes.randomised import pilot_evaluations, prepare_randomised, require_smooth, run_randomised
+from tallbayes.progress import Report, in_phase, reporter, teller
+from tallbayes.quantities import make_estimands, read_quantities
+from tallbayes.randomised import prepare_randomised, require_smooth, run_randomised
 from tallbayes.recall import Search, recalled
 from tallbayes.recentring import recentre
 from tallbayes.records import Kept, Recorded
-from tallbayes.result import Result
-from tallbayes.roles import Executor, GradientEstimator
+from tallbayes.result import Cost, Result, Status
+from tallbayes.roles import Executor
 from tallbayes.run import KEPT_BYTES, Budget, Run, budget_within
 from tallbayes.stored import Stored
 from tallbayes.tails import tails_of
-from tallbayes.tolerances import KINDS, Tolerances, check_tolerances, resolve_tolerances
+from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
+from tallbayes.watch import OutOfTime, Watch, aside, begin, current, watching
 from tallbayes.weights import weigh
+
+# Bad input is told even where hardly any time is given.
+LEAST_SECONDS_FOR_CHECKS = 2.0
 
 
 def estimate(
@@ -97,7 +94,8 @@ def estimate(
     the name of a field. Bad input raises; trouble at run time is told by `result.status`. `result.posterior` answers
     what is asked afterwards, unless `keep_posterior=False`; with `interval_tolerance` the run goes on until the ends of
     all 95% intervals err by no more than so many posterior sds, which can cost many times as much as a mean to the
-    same.
+    same. `max_seconds` holds from the call on, and what is there by then is the result: at the least the answer of the
+    Gaussian at the mode, with its error unknown.
 
     `executor` is any `concurrent.futures.Executor`: threads of this process if None, spawned processes, or dask's
     `client.get_executor()`. With a `ledger` every finished block is on disk: the same call goes on after a crash and
@@ -110,74 +108,218 @@ def estimate(
     >>> result.converged
     True
     """
-    started = time.monotonic()
     kind, size = check_tolerances(dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True)))
     method = _check_method(method)
     budget = budget_within(max_evaluations, max_levels, max_seconds)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
-    _check_intervals(interval_tolerance, keep_posterior, method)
-    model, arrays = _check_rows(model, data, weights)
-    stored = data if isinstance(data, Stored) else None
-    ladder_method = method.method if isinstance(method, Randomised) else method
-    gradient = resolve_gradient(ladder_method, len(jax.tree.leaves(arrays)[0]))
-    shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
-    _require_shuffled(stored, shuffle)
-    kept = 0.0 if not keep_posterior else KEPT_BYTES if interval_tolerance is None else MOST_BYTES
-    with ExitStack() as stack:
-        report = stack.enter_context(reporter(progress))
-        placed = place(model, arrays, method.precision, shuffle, stored)
-        hired = stack.enter_context(hire(executor, placed.table))
-        placed = replace(placed, table=hired.table)
-        book = None
-        if ledger is not None:
-            book = stack.enter_context(open_ledger(ledger))
-            known = placed.target, placed.table, placed.start, quantities, method, placed.precision, anchor
-            book.of(fingerprint(*known))
-        workers = hired.executor if book is None else Recorded(hired.executor, book, kept)
-        if isinstance(ladder_method, Anchored) and not hired.elsewhere:
-            compilers = default_executor()
-            stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
-            _compile_ahead(compilers, ladder_method, quantities, placed)
-        recentres = isinstance(ladder_method, Anchored)
-        prepared, search = recalled(book, placed, partial(_set_up, placed, anchor, recentres, workers))
-        estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
-        goal = resolve_tolerances(kind, size, estimands)
-        prepared = refine_precision(prepared, estimands, goal)
-        if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
-            prepared = with_listing(prepared, workers, hired.folder if stored is not None else None)
-        if isinstance(ladder_method, Anchored):
-            prepared = with_probe(prepared)
-        problem = _first_problem(ladder_method, prepared, estimands, gradient, int(seed))
-        _require_affordable(problem, budget, method)
-        run = Run(problem, estimands, workers, report, goal, budget, started=started, kept_bytes=kept)
-        if book is not None:
-            asked = {kind: dict(size) if isinstance(size, Mapping) else size, "interval": interval_tolerance}
-            run.decisions = Kept(book, int(seed), json.dumps(asked, default=float))
-        finished = _solve(method, run, prepared)
-        if interval_tolerance is not None:
-            finished = refine_ends(finished, prepared, interval_tolerance)
-        finished.run.executor, finished.run.decisions = hired.executor, Unrecorded()
-    settings = {
-        "seed": int(seed),
-        kind: dict(size) if isinstance(size, Mapping) else float(size),
-        "precision": prepared.precision,
-        "block_paths": BLOCK_PATHS,
-        "versions": {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")},
-    }
+    check_intervals(interval_tolerance, keep_posterior, method)
+    rows = model, data, weights
+    accuracy = kind, size, interval_tolerance
+    asked = Asked(*rows, quantities, *accuracy, method, int(seed), anchor, executor, budget, keep_posterior, ledger)
+    return _answer(asked, Known(), progress)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What was asked, as it was checked at the door; where a run ended before its first paths, it is asked again."""
+
+    model: Model
+    data: Any
+    weights: Any
+    quantities: Any
+    kind: str
+    size: Any
+    interval_tolerance: float | None
+    method: Method
+    seed: int
+    anchor: Anchor | None
+    executor: Executor | None
+    budget: Budget
+    keep_posterior: bool
+    ledger: str | Path | None
+
+    @property
+    def stored(self) -> Stored | None:
+        return self.data if isinstance(self.data, Stored) else None
+
+    @property
+    def ladder_method(self) -> Multilevel | Anchored:
+        return self.method.method if isinstance(self.method, Randomised) else self.method
+
+    @property
+    def kept_bytes(self) -> float:
+        return 0.0 if not self.keep_posterior else KEPT_BYTES if self.interval_tolerance is None else MOST_BYTES
+
+    @property
+    def plain_size(self) -> Any:
+        return dict(self.size) if isinstance(self.size, Mapping) else float(self.size)
+
+    def settings(self, precision: str) -> dict[str, Any]:
+        """For the record."""
+        versions = {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")}
+        found = {"seed": self.seed, self.kind: self.plain_size, "precision": precision, "block_paths": BLOCK_PATHS}
+        interval = {} if self.interval_tolerance is None else {"interval_tolerance": float(self.interval_tolerance)}
+        return {**found, "versions": versions, **interval}
+
+
+def _answer(asked: Asked, known: Known, progress: bool | Report | None) -> Result:
+    """The result, whatever time there is: of the paths, or of what is known before there are any."""
+    with reporter(progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
+        try:
+            with ExitStack() as stack:
+                question, finished = _found(asked, known, watch, report, stack)
+            return conclude_run(question, finished)
+        except (OutOfTime, KeyboardInterrupt) as end:
+            watch.stop()
+            watch.found = None
+            if isinstance(end, KeyboardInterrupt) and known.anchor is None:
+                raise
+            return _outlined(asked, known, end, watch)
+
+
+def _outlined(asked: Asked, known: Known, end: BaseException, watch: Watch) -> Result:
+    status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+    looks: list[Any] = []
+    teller(looks.append)(watch)
+    seconds = known.seconds + time.monotonic() - watch.started
+    if known.target is None:
+        _bind_head(asked, known)
+    settings = asked.settings("" if known.placed is None else known.placed.precision)
+    again = partial(_again, asked, replace(known, seconds=seconds))
+    if known.target is None:
+        names = [str(name) for name in asked.quantities or ("mean", "sd")]
+        return blank(status, names, settings, in_phase(looks[0]), seconds, again)
+    spent = watch.rows_read if known.prepared is None else known.prepared.setup_evaluations
+    cost = Cost(known.evaluations, spent, 0, known.num_rows, seconds)
+    return outline(known, status, asked, settings, in_phase(looks[0]), cost, again)
+
+
+def _bind_head(asked: Asked, known: Known) -> None:
+    """Parameters and quantities by the first row alone, where there was no time to check them all."""
+    try:
+        rows = asked.data.rows() if asked.stored is not None else asked.data
+        head = jax.tree.map(lambda leaf: np.asarray(leaf[:1]), rows)
+        known.target, known.start = bind_rows(asked.model, check_data(asked.model, head))
+        known.quantities = read_quantities(asked.quantities, known.target, known.start, asked.model.units)[0]
+    except (TallbayesError, TypeError, LookupError):
+        known.target = None
+
+
+def _again(
+    asked: Asked,
+    known: Known,
+    *,
+    max_evaluations: float | None = None,
+    max_levels: int | None = None,
+    max_seconds: float | None = None,
+    executor: Executor | None = None,
+    progress: bool | Report | None = None,
+    interval_tolerance: float | None = None,
+    **tolerances: Any,
+) -> Result:
+    """Go on from what is known, with another tolerance or budget."""
+    check_intervals(interval_tolerance, asked.keep_posterior, asked.method)
     if interval_tolerance is not None:
-        settings["interval_tolerance"] = float(interval_tolerance)
-    return _conclude(Question(method, prepared, settings, *search), finished)
+        asked = replace(asked, interval_tolerance=interval_tolerance)
+    if tolerances:
+        kind, size = check_tolerances(known_kinds(tolerances))
+        asked = replace(asked, kind=kind, size=size)
+    budget = budget_within(max_evaluations, max_levels, max_seconds)
+    return _answer(replace(asked, budget=budget, executor=executor), copy_of(known), progress)
 
 
-def _check_intervals(tolerance: Any, keep_posterior: bool, method: Method) -> None:
-    if tolerance is None:
-        return
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not tolerance > 0:
-        raise InputError(explain("interval_tolerance > 0", repr(tolerance), "0.02, in posterior sds"))
-    if not keep_posterior or isinstance(method, Randomised):
-        got = "method=Randomised()" if keep_posterior else "keep_posterior=False"
-        raise InputError(explain("a posterior that is kept, for its intervals", got, "interval_tolerance=None"))
+def _found(asked: Asked, known: Known, watch: Watch, report: Report, stack: ExitStack) -> tuple[Question, Finished]:
+    """From the rows to a run that has ended; what is found on the way is put down in `known`."""
+    method, ladder_method = asked.method, asked.ladder_method
+    if known.placed is None:
+        known.placed = _placed(asked, known, watch)
+    hired = stack.enter_context(hire(asked.executor, known.placed.table))
+    placed = replace(known.placed, table=hired.table)
+    book, workers = _workers(asked, placed, hired, stack)
+    gradient = resolve_gradient(ladder_method, placed.table.num_rows)
+    if isinstance(ladder_method, Anchored) and not hired.elsewhere:
+        compilers = default_executor()
+        stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
+        observables = read_quantities(asked.quantities, placed.target, placed.start, placed.table.units)[1]
+        compile_programs(compilers, ladder_method, observables, placed)
+    recentres = isinstance(ladder_method, Anchored)
+    prepared, search = recalled(book, placed, partial(_set_up, known, placed, asked.anchor, recentres, workers))
+    known.prepared, known.search, known.centred = prepared, search, True
+    begin("quantities")
+    estimands = aside(make_estimands, asked.quantities, prepared.target, prepared.anchor, prepared.table.units)
+    known.estimands = estimands
+    goal = resolve_tolerances(asked.kind, asked.size, estimands)
+    prepared = refine_precision(prepared, estimands, goal)
+    if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
+        begin("rows that matter")
+        prepared = aside(with_listing, prepared, workers, hired.folder if asked.stored is not None else None)
+    if isinstance(ladder_method, Anchored):
+        begin("tails")
+        prepared = aside(with_probe, prepared)
+    problem = first_problem(ladder_method, prepared, estimands, gradient, asked.seed)
+    require_affordable(problem, asked.budget, method)
+    run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)
+    run.kept_bytes, run.seconds_before = asked.kept_bytes, known.seconds
+    if book is not None:
+        wanted = {asked.kind: asked.plain_size, "interval": asked.interval_tolerance}
+        run.decisions = Kept(book, asked.seed, json.dumps(wanted, default=float))
+    finished = _solve(method, run, prepared, known)
+    if asked.interval_tolerance is not None:
+        finished = refine_ends(finished, prepared, asked.interval_tolerance)
+    finished.run.executor, finished.run.decisions = hired.executor, Unrecorded()
+    return Question(method, prepared, asked.settings(prepared.precision), *search), finished
+
+
+def _placed(asked: Asked, known: Known, watch: Watch) -> Placed:
+    """The rows checked, the model bound to them, and both where paths can read them."""
+    begin("checking rows")
+    end, watch.end = watch.end, max(watch.end, time.monotonic() + LEAST_SECONDS_FOR_CHECKS)
+    try:
+        model, arrays = aside(_check_rows, asked.model, asked.data, asked.weights)
+    finally:
+        watch.end = end
+    known.num_rows = len(jax.tree.leaves(arrays)[0])
+    gradient = resolve_gradient(asked.ladder_method, known.num_rows)
+    shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
+    _require_shuffled(asked.stored, shuffle)
+    known.target, known.start = bound = bind_rows(model, arrays)
+    known.quantities = read_quantities(asked.quantities, *bound, model.units)[0]
+    begin("placing rows")
+    return aside(place, model, arrays, asked.method.precision, shuffle, asked.stored, bound)
+
+
+def _workers(asked: Asked, placed: Placed, hired: Hired, stack: ExitStack) -> tuple[Ledger | None, Executor]:
+    """The ledger, if one is kept, and whoever runs the tasks and puts them on record."""
+    if asked.ledger is None:
+        return None, hired.executor
+    book = stack.enter_context(open_ledger(asked.ledger))
+    parts = placed.target, placed.table, placed.start, asked.quantities, asked.method, placed.precision, asked.anchor
+    book.of(fingerprint(*parts))
+    return book, Recorded(hired.executor, book, asked.kept_bytes)
+
+
+def _set_up(
+    known: Known, placed: Placed, anchor: Anchor | None, recentres: bool, executor: Executor
+) -> tuple[Prepared, Search]:
+    """The centre of all paths, and what was found on the way to it; what is known already is not done again."""
+    watch = current()
+    assert watch is not None
+    if known.prepared is None:
+        begin("mode")
+        watch.found = known.saw
+        start = placed if known.point is None else replace(placed, start=known.point.theta)
+        known.prepared = aside(find_centre, start, anchor, executor)
+        watch.found = None
+    prepared = known.prepared = replace(known.prepared, table=placed.table)
+    if known.search is None:
+        begin("second mode")
+        prepared, known.search = aside(_searched, prepared, anchor is not None, executor)
+        known.prepared = prepared
+    if recentres and anchor is None and not known.centred:
+        begin("recentring")
+        return aside(_recentred, prepared, known.search, executor)
+    return prepared, known.search
 
 
 def _check_rows(model: Model, data: Any, weights: Any) -> tuple[Model, Any]:
@@ -192,36 +334,6 @@ def _require_shuffled(stored: Stored | None, shuffle: bool) -> None:
     if stored is not None and shuffle and not stored.shuffled:
         hint = "make it again with tallbayes ingest or tb.write_table, which shuffle"
         raise DataError(explain("a shuffled table, of which runs of rows look like the whole", "one in order", hint))
-
-
-def _compile_ahead(executor: Executor, method: Anchored, quantities: Any, placed: Placed) -> None:
-    """Begin to compile the paths while the mode is being searched; what does not fit in the end is compiled anew."""
-    target, table = placed.target, placed.table
-    diagonal = target.dimension > DENSE_LIMIT
-    observables = read_quantities(quantities, target, placed.start, table.units)[1]
-    plan = _anchored_plan(method, target, observables, placed.precision, anchored_gradient(method, diagonal))
-    for task in compile_ahead(plan, table, diagonal):
-        executor.submit(task)
-
-
-def _set_up(placed: Placed, anchor: Anchor | None, recentres: bool, executor: Executor) -> tuple[Prepared, Search]:
-    """The centre of all paths, and what was found on the way to it."""
-    prepared = find_centre(placed, anchor, executor)
-    prepared, search = _searched(prepared, anchor is not None, executor)
-    if recentres and anchor is None:
-        return _recentred(prepared, search, executor)
-    return prepared, search
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What was asked, which an extension asks again."""
-
-    method: Method
-    prepared: Prepared
-    settings: dict[str, Any]
-    second_mode: bool
-    notes: tuple[str, ...]
 
 
 def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> tuple[Prepared, Search]:
@@ -241,92 +353,26 @@ def _recentred(prepared: Prepared, search: Search, executor: Executor) -> tuple[
     return paid, (search[0], (*search[1], found.note) if found.note else search[1])
 
 
-def _solve(method: Method, run: Run, prepared: Prepared) -> Finished:
+def _solve(method: Method, run: Run, prepared: Prepared, known: Known) -> Finished:
     """Run the method to its end."""
     if isinstance(method, Multilevel):
         return Finished(run, *run_multilevel(run))
     seed, ladder_method = run.problem.seed, method.method if isinstance(method, Randomised) else method
     estimands = run.estimands
-    units = prepared.table.units
-    run.laplace = laplace_level(prepared.target, estimands.observables, prepared.anchor, estimands.jump, seed, units)
+    begin("Gaussian level")
+    parts = prepared.target, estimands.observables, prepared.anchor, estimands.jump, seed, prepared.table.units
+    known.laplace = run.laplace = aside(laplace_level, *parts)
     if prepared.probe is not None:
-        run.tails = tails_of(prepared.target, estimands, prepared.anchor, units, prepared.probe)
-    rebuild = partial(_anchored_problem, ladder_method, prepared, run.estimands, seed)
+        probed = prepared.target, estimands, prepared.anchor, prepared.table.units, prepared.probe
+        run.tails = aside(tails_of, *probed)
+    rebuild = partial(anchored_problem, ladder_method, prepared, run.estimands, seed)
     if isinstance(method, Anchored):
         return Finished(*run_anchored(ladder_method, run, rebuild))
     require_smooth(estimands)
     tuned, tuning = tune_anchored(ladder_method, run)
+    known.evaluations = tuned.evaluations
     randomised = prepare_randomised(tuned, method.fixed_levels)
     return Finished(tuned, *run_randomised(randomised), tuning, randomised)
-
-
-def _conclude(question: Question, finished: Finished) -> Result:
-    q = question
-    kept = replace(finished.run, seconds_before=finished.run.seconds_before + time.monotonic() - finished.run.started)
-    continuation = partial(_extend, question, replace(finished, run=kept))
-    return conclude(finished, q.prepared, q.method, q.settings, q.second_mode, q.notes, continuation)
-
-
-def _extend(
-    question: Question,
-    before: Finished,
-    *,
-    max_evaluations: float | None = None,
-    max_levels: int | None = None,
-    max_seconds: float | None = None,
-    executor: Executor | None = None,
-    progress: bool | Report | None = None,
-    interval_tolerance: float | None = None,
-    **tolerances: Any,
-) -> Result:
-    """Continue with another tolerance or budget on a copy of the levels; the old result stays as it was."""
-    run, prepared, settings = before.run, question.prepared, dict(question.settings)
-    _check_intervals(interval_tolerance, run.kept_bytes > 0, question.method)
-    if interval_tolerance is not None:
-        settings["interval_tolerance"] = float(interval_tolerance)
-    unknown = set(tolerances) - set(KINDS)
-    if unknown:
-        raise InputError(explain(f"one of {KINDS} or a budget", f"{sorted(unknown)}", "tolerance=0.005"))
-    goal = run.tolerances
-    if tolerances:
-        kind, size = check_tolerances(tolerances)
-        goal = resolve_tolerances(kind, size, run.estimands)
-        _require_resolved(prepared, run.estimands, goal, f"{kind}={size}")
-        recorded = dict(size) if isinstance(size, Mapping) else float(size)
-        settings = {k: v for k, v in settings.items() if k not in KINDS} | {kind: recorded}
-    with hire(executor, prepared.table) as hired, reporter(progress) as report:
-        further = replace(
-            run,
-            problem=replace(run.problem, ground=replace(run.problem.ground, table=hired.table)),
-            executor=hired.executor,
-            report=report,
-            tolerances=goal,
-            budget=budget_within(max_evaluations, max_levels, max_seconds),
-            levels=list(run.levels),
-            started=time.monotonic(),
-            kept_bytes=run.kept_bytes if interval_tolerance is None else MOST_BYTES,
-        )
-        if before.randomised is None:
-            status, final = run_multilevel(further)
-            finished = replace(before, run=further, status=status, final=final)
-            if interval_tolerance is not None:
-                finished = refine_ends(finished, prepared, interval_tolerance)
-        else:
-            randomised = replace(before.randomised, run=further, pilot_variance=None)
-            status, final = run_randomised(randomised)
-            finished = replace(before, run=further, status=status, final=final, randomised=randomised)
-    return _conclude(replace(question, settings=settings), finished)
-
-
-def _require_resolved(prepared: Prepared, estimands: Estimands, goal: Tolerances, asked: str) -> None:
-    if refine_precision(prepared, estimands, goal).precision != prepared.precision:
-        raise InputError(
-            explain(
-                "a tolerance that the paths so far resolve",
-                f"{asked}, too fine for their float32",
-                "tb.estimate(..., method=tb.Multilevel(precision='float64')) with this tolerance",
-            )
-        )
 
 
 def _check_method(method: Any) -> Method:
@@ -335,61 +381,3 @@ def _check_method(method: Any) -> Method:
     if not isinstance(method, Multilevel | Anchored | Randomised):
         raise MethodError(explain("a method such as tb.Anchored() or tb.Multilevel(...)", repr(method), "method=None"))
     return method
-
-
-def _first_problem(
-    method: Multilevel | Anchored, prepared: Prepared, estimands: Estimands, gradient: GradientEstimator, seed: int
-) -> Problem:
-    if isinstance(method, Multilevel):
-        resolved = resolve(method, gradient, prepared.anchor)
-        parts = resolved.gradient, resolved.dynamics, resolved.coupling
-        plan = Plan(prepared.target, *parts, estimands.observables, prepared.precision)
-        return make_problem(plan, prepared.table, prepared.anchor, resolved.ladder, seed, estimands.pairs)
-    chosen = anchored_gradient(method, prepared.anchor.likelihood_hessian is None)
-    return _anchored_problem(method, prepared, estimands, seed, chosen)
-
-
-def _anchored_plan(
-    method: Anchored, target: Target, observables: Observables, precision: str, gradient: GradientEstimator
-) -> Plan:
-    """A batch that is read in slabs has its size as an argument, so the plan knows it as 1."""
-    slabs = reads_slabs(gradient)
-    known = replace(gradient, batch_size=1) if slabs else gradient  # type: ignore[type-var]
-    parts = known, method.dynamics, method.coupling, observables, precision
-    return Plan(target, *parts, laplace=True, slabs=slabs)
-
-
-def _anchored_problem(
-    method: Anchored, prepared: Prepared, estimands: Estimands, seed: int, gradient: GradientEstimator
-) -> Problem:
-    """Before tuning."""
-    require_known_hessian(gradient, prepared.anchor)
-    plan = _anchored_plan(method, prepared.target, estimands.observables, prepared.precision, gradient)
-    slabs, batch_size = plan.slabs, gradient.batch_size or 0
-    ladder = method.ladder or ladder_whitened()
-    return make_problem(
-        plan,
-        prepared.table,
-        prepared.anchor,
-        ladder,
-        seed,
-        estimands.pairs,
-        batch_size,
-        prepared.listing if slabs else None,
-    )
-
-
-def _require_affordable(problem: Problem, budget: Budget, method: Method) -> None:
-    least = 64 * problem.contraction_evaluations() + BLOCK_PATHS * problem.evaluations(0)
-    if not isinstance(method, Multilevel):
-        least += 64 * (problem.evaluations(0) + problem.evaluations(1))
-    if isinstance(method, Randomised):
-        least = 2 * least + pilot_evaluations(problem, method.fixed_levels)
-    if budget.max_evaluations < least:
-        raise InputError(
-            explain(
-                f"max_evaluations >= {least:,}, what the first look at this problem costs",
-                f"{budget.max_evaluations:,}",
-                "a larger budget, a smaller batch_size or a shorter ladder",
-            )
-        )

@@ -1,6 +1,7 @@
 """Executors: blocks are run by any `concurrent.futures.Executor`, and taken back in their order.
 
-Results never depend on who finished first: they are yielded in the order of submission, a bounded number ahead.
+Results never depend on who finished first: they are yielded in the order of submission, a bounded number ahead. Who
+waits for them stops when the time of its watch is over.
 """
 
 from __future__ import annotations
@@ -8,10 +9,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from tallbayes.roles import Executor
+from tallbayes.threads import Threads
+from tallbayes.watch import wait
 
 
 def num_workers() -> int:
@@ -19,9 +24,33 @@ def num_workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def default_executor() -> ThreadPoolExecutor:
+def default_executor() -> Threads:
     """Threads of this process, one a core; compiled paths do not hold the interpreter's lock."""
-    return ThreadPoolExecutor(num_workers(), thread_name_prefix="tallbayes")
+    return Threads(num_workers())
+
+
+class Watched:
+    """Somebody else's threads, whose tasks are under the watch of whoever submits them."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
+        return self.executor.submit(partial(copy_context().run, task), *arguments)
+
+    def submit_all(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Future[Any]]:
+        return submit_all(self.executor, partial(copy_context().run, task), arguments)
+
+    def capacity(self) -> int:
+        return capacity_of(self.executor)
+
+    @property
+    def elsewhere(self) -> bool:
+        return runs_elsewhere(self.executor)
+
+    @property
+    def carries_several(self) -> bool:
+        return carries_several(self.executor)
 
 
 def capacity_of(executor: Executor) -> int:
@@ -56,9 +85,9 @@ def in_order(
         for each in arguments:
             pending.append(executor.submit(task, *each))
             if len(pending) >= ahead:
-                yield pending.popleft().result()
+                yield wait(pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield wait(pending.popleft())
     finally:
         for future in pending:
             future.cancel()

@@ -3,11 +3,12 @@
     log pi(theta) + (N/m) sum over m rows of log p(x_i | theta),   m = N unless a sample of rows is asked for
 
 One call is one pass. Chunks run wherever an executor puts them; they are added in their order, so the bits are the
-same.
+same. A chunk is summed in pieces that take a fraction of a second each, and the watch is looked at between them.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -19,15 +20,20 @@ import numpy as np
 
 from tallbayes.compilation import compiled
 from tallbayes.errors import NonFiniteError, explain
-from tallbayes.executors import capacity_of, in_order
+from tallbayes.executors import capacity_of, in_order, runs_elsewhere
 from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.roles import Executor
-from tallbayes.sums import Curvature, likelihood_sums, prior_probe, prior_terms
+from tallbayes.sums import TILE_ROWS, Curvature, likelihood_sums, prior_probe, prior_terms, shapes_of_sums
 from tallbayes.table import Table
+from tallbayes.watch import begin_pass, count_rows, find, look
 
 Ranges = Sequence[tuple[int, int]]
 Sums = tuple[Floats, ...]
+
+FIRST_PIECE = 16 * TILE_ROWS
+PIECE_SECONDS = 0.2
+MOST_GROWTH = 16.0
 
 SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature in Curvature}
 
@@ -68,18 +74,13 @@ def expand(
     curvature: Curvature = Curvature.DENSE,
 ) -> Expansion:
     """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows."""
-    bound = Bound(target, table)
-    tasks = [(bound, theta, start, stop, curvature) for start, stop in ranges or table.chunks()]
-    # A sample of the rows is summed sooner here than anywhere else.
-    if executor is None or len(tasks) == 1 or ranges is not None:
-        parts: Iterator[Sums] = (row_sums(*task) for task in tasks)
-    else:
-        parts = in_order(executor, row_sums, iter(tasks), 4 * capacity_of(executor))
-    total = reduce(_added, parts)
     rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
+    begin_pass(rows)
+    total = reduce(_added, _parts(Bound(target, table), theta, executor, ranges, curvature))
     value, gradient, hessian = (terms * (table.num_rows / rows) for terms in total)
+    look()
     prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
-    return Expansion(
+    here = Expansion(
         theta=theta,
         value=float(value + prior_value),
         gradient=gradient + prior_gradient,
@@ -87,6 +88,24 @@ def expand(
         likelihood_gradient=gradient,
         likelihood_hessian=hessian,
     )
+    find(here, rows)
+    return here
+
+
+def _parts(
+    bound: Bound, theta: Floats, executor: Executor | None, ranges: Ranges | None, curvature: Curvature
+) -> Iterator[Sums]:
+    tasks = [(bound, theta, start, stop, curvature) for start, stop in ranges or bound.table.chunks()]
+    elsewhere = executor is not None and runs_elsewhere(executor)
+    # A sample of the rows is summed sooner here than anywhere else, and so is a single chunk than in another process.
+    if executor is None or ranges is not None or (elsewhere and len(tasks) == 1):
+        yield from (row_sums(*task) for task in tasks)
+        return
+    sums = in_order(executor, row_sums, iter(tasks), 4 * capacity_of(executor))
+    for (_, _, start, stop, _), part in zip(tasks, sums, strict=True):
+        yield part
+        if elsewhere:
+            count_rows(stop - start)
 
 
 def _added(first: Sums, second: Sums) -> Sums:
@@ -104,8 +123,22 @@ def row_sums(bound: Bound, theta: Floats, start: int, stop: int, curvature: Curv
     # The setting belongs to a thread, so it is entered inside the task.
     with jax.enable_x64(True):
         point = jnp.asarray(theta, jnp.float64)
-        sums = compiled(SUMS[curvature])(bound.target, bound.table.rows, np.int32(start), np.int32(stop), point)
+        sums: Any = tuple(np.zeros(shape) for shape in shapes_of_sums(theta.size, curvature))
+        first, size = start, FIRST_PIECE
+        while first < stop:
+            last, begun = min(first + size, stop), time.monotonic()
+            ends = np.int32(first), np.int32(last)
+            sums = compiled(SUMS[curvature])(bound.target, bound.table.rows, *ends, point, sums)
+            sums = tuple(part.block_until_ready() for part in sums)
+            count_rows(last - first)
+            first, size = last, _next_piece(last - first, time.monotonic() - begun)
         return tuple(np.asarray(part) for part in sums)
+
+
+def _next_piece(rows: int, seconds: float) -> int:
+    """Rows that should take a fraction of a second, in whole tiles, if so many took so long."""
+    growth = min(PIECE_SECONDS / max(seconds, 1e-9), MOST_GROWTH)
+    return TILE_ROWS * max(1, int(growth * rows / TILE_ROWS))
 
 
 def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Floats]:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import InputError, explain
-from tallbayes.executors import default_executor
+from tallbayes.executors import Watched, default_executor
 from tallbayes.roles import Executor
 from tallbayes.shipping import Shipping, is_elsewhere, told_plainly
 from tallbayes.stored import spill
 from tallbayes.table import Table
+from tallbayes.watch import aside
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +37,19 @@ def hire(executor: Any, table: Table) -> Iterator[Hired]:
         raise InputError(explain("an executor with a submit method", repr(executor), hint))
     with _folder_beside(table) as folder:
         if executor is None:
-            with default_executor() as threads:
+            threads = default_executor()
+            try:
                 yield Hired(threads, table, folder, False)
+            finally:
+                # What is still under way was given up by whoever waited for it.
+                threads.shutdown(wait=False, cancel_futures=True)
             return
         with told_plainly():
-            if not is_elsewhere(executor):
-                yield Hired(executor, table, folder, False)
+            if not aside(is_elsewhere, executor):
+                yield Hired(Watched(executor), table, folder, False)
                 return
             on_disk = table.stored is not None and table.stored.path.is_dir()
-            shared = table if on_disk else spill(table, folder)
+            shared = table if on_disk else aside(spill, table, folder)
             yield Hired(Shipping(executor, folder), shared, folder, True)
 
 

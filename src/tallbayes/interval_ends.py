@@ -19,6 +19,7 @@ from tallbayes.multilevel import GROWTH, fill, whole_blocks
 from tallbayes.preparation import Prepared
 from tallbayes.result import Estimate, Status
 from tallbayes.run import assess, trouble
+from tallbayes.watch import OutOfTime, aside
 
 ENDS = (0.025, 0.975)
 MOST_BYTES = 2**30
@@ -28,14 +29,17 @@ def refine_ends(finished: Finished, prepared: Prepared, tolerance: float) -> Fin
     """Go on until the 2.5% and 97.5% ends of every parameter have errors of at most `tolerance` posterior sds."""
     status = finished.status
     while status is Status.converged:
-        found, allowed = _ends(finished, prepared, tolerance)
-        if np.all(found.flat_error <= allowed):
-            break
-        targets = _targets(finished, found, allowed)
-        if targets is None:
-            status = Status.max_levels
-        else:
-            status = fill(finished.run, targets) or trouble(finished.run) or Status.converged
+        try:
+            found, allowed = aside(_ends, finished, prepared, tolerance)
+            if np.all(found.flat_error <= allowed):
+                break
+            targets = _targets(finished, found, allowed)
+            if targets is None:
+                status = Status.max_levels
+            else:
+                status = fill(finished.run, targets) or trouble(finished.run) or Status.converged
+        except (OutOfTime, KeyboardInterrupt) as end:
+            status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
         finished = replace(finished, status=status, final=assess(finished.run))
     return finished
 

@@ -23,6 +23,7 @@ from tallbayes.anchor import Anchor
 from tallbayes.model import Target
 from tallbayes.moments import Floats, Moments
 from tallbayes.paths import Observables
+from tallbayes.watch import look
 
 BLOCK_DRAWS = 4096
 PILOT_BLOCK = 2**31
@@ -72,6 +73,7 @@ class Laplace:
             return self
         sampled = self.sampled
         while sampled.count < draws:
+            look()
             sampled = sampled.merge(_block(self, sampled.count // BLOCK_DRAWS))
         return replace(self, sampled=sampled)
 

@@ -19,15 +19,18 @@ from tallbayes.executors import capacity_of, in_order, runs_elsewhere
 from tallbayes.foresight import PILOT_PATHS, Prospect, Seen
 from tallbayes.levels import BLOCK_PATHS, LevelBlock, sample_contraction, sample_level
 from tallbayes.moments import Floats
-from tallbayes.progress import Progress
+from tallbayes.progress import SAMPLING, Progress
 from tallbayes.rates import contraction_of, variance_decay
 from tallbayes.result import Status, t_quantile
 from tallbayes.run import Assessment, LevelState, Run, assess, consistent, trouble
+from tallbayes.watch import OutOfTime, aside, begin, current, look, passed
 
 GROWTH = 4
 LEAST_FREEDOM = 10.0
 NORMAL_QUANTILE = 1.96
 LAPLACE_SHARE = 0.1
+HEAVY_DRAWS, HEAVY_PART = 2**16, 8
+MOST_DRAWS, LIGHT = 2**22, 64.0
 LONGEST_MEMORY = 0.8
 SLOWEST_DECAY = 0.4
 SECONDS_BETWEEN_REPORTS = 0.5
@@ -44,17 +47,20 @@ def run_multilevel(run: Run) -> tuple[Status, Assessment]:
 def run_patiently(run: Run, patience: float) -> tuple[Status | None, Assessment]:
     """The same; but where the samples so far foresee more row gradients than that, the status is None.
 
-    Such a run can go on from there.
+    Such a run can go on from there. One that ends before its first block raises OutOfTime or KeyboardInterrupt.
     """
+    begin(SAMPLING)
     try:
         if run.contraction is None:
             _measure_contraction(run)
         with _dispatching(run) as dispatcher:
             status = _rounds(run, dispatcher, patience)
-    except KeyboardInterrupt:
+    except (OutOfTime, KeyboardInterrupt) as end:
         if not run.levels:
             raise
-        status = Status.interrupted
+        status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+    if not run.levels and passed():
+        raise OutOfTime
     final = assess(run)
     if status in OUT_OF_BUDGET and _met(run, final):
         status = Status.converged
@@ -95,8 +101,11 @@ def _met(run: Run, now: Assessment) -> bool:
 def _decide(run: Run) -> tuple[Status | None, list[int]]:
     """The next number of samples by level, or the end."""
     now = assess(run)
-    if run.laplace is not None and np.any(_excess(now) > 1):
-        run.laplace = run.laplace.extended(GROWTH * run.laplace.draws)
+    look()
+    if run.laplace is not None and np.any(excess := _excess(now) > 1):
+        if np.any(excess & heavy_draws(run)):
+            return Status.heavy_tails, []
+        run.laplace = aside(run.laplace.extended, GROWTH * run.laplace.draws)
         return None, whole_blocks(run.samples)
     tell(run, now)
     share = now.tolerance / np.sqrt(2)
@@ -106,6 +115,20 @@ def _decide(run: Run) -> tuple[Status | None, list[int]]:
         grown = np.minimum(demand, GROWTH * run.samples)
         return None, whole_blocks(np.where(short, grown, run.samples))
     return _decide_bias(run, now, share)
+
+
+def heavy_draws(run: Run) -> np.ndarray:
+    """Of which components single draws dominate the error of the Gaussian's own expectation, by component.
+
+    Under a Gaussian -a / b has no variance, and its error would not fall with any number of draws: their kurtosis is
+    then a part of that number itself.
+    """
+    if run.laplace is None:
+        return np.zeros(len(run.estimands.labels()), bool)
+    kurtosis, draws = run.estimands.observed(run.laplace.kurtosis), run.laplace.draws
+    # Not a number where draws were not finite.
+    single = ~(kurtosis <= draws / HEAVY_PART) if draws >= HEAVY_DRAWS else np.zeros(kurtosis.shape, bool)
+    return single | (~(kurtosis <= LIGHT) if draws >= MOST_DRAWS else False)
 
 
 def _foreseen(run: Run, targets: list[int]) -> float:
@@ -214,18 +237,20 @@ def _fill(run: Run, targets: list[int], dispatcher: Dispatcher, goes_on: bool) -
     wanted, short = _affordable(run, targets)
     runs_ahead = goes_on and short is None and runs_elsewhere(run.executor)
     likely = likely_blocks(run, len(targets)).tolist() if runs_ahead else []
-    end = run.started + run.budget.max_seconds
-    # Without a single block there would be nothing to return.
-    for level, block in dispatcher.collect(wanted, likely, end if run.levels else np.inf):
+    watch = current()
+    for level, block in dispatcher.collect(wanted, likely, np.inf if watch is None else watch.end):
         _take(run, level, block)
         if len(run.levels) >= 3 and time.monotonic() - run.told > SECONDS_BETWEEN_REPORTS:
             tell(run, assess(run))
-        if time.monotonic() > end:
+        if passed():
             return Status.max_seconds
-    complete = all(
-        len(blocks) == 0 or run.levels[level].samples >= blocks.stop * BLOCK_PATHS for level, blocks in wanted
-    )
-    return short if complete else Status.max_seconds
+    return short if all(_filled(run, level, blocks) for level, blocks in wanted) else Status.max_seconds
+
+
+def _filled(run: Run, level: int, blocks: range) -> bool:
+    """Whether the last of these blocks is there; a level that was to come may have none."""
+    have = run.levels[level].samples if level < len(run.levels) else 0
+    return len(blocks) == 0 or have >= blocks.stop * BLOCK_PATHS
 
 
 def _affordable(run: Run, targets: list[int]) -> tuple[list[tuple[int, range]], Status | None]:
@@ -284,7 +309,7 @@ def whole_blocks(samples: Floats) -> list[int]:
 
 
 def tell(run: Run, now: Assessment) -> None:
-    run.told = time.monotonic()
+    run.told, watch = time.monotonic(), current()
     error = np.hypot(now.standard_error, now.bias_bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = int(np.argmax(np.nan_to_num(error / now.tolerance)))
@@ -298,6 +323,7 @@ def tell(run: Run, now: Assessment) -> None:
             evaluations=run.evaluations,
             seconds=time.monotonic() - run.started,
             evaluations_left=_left(run, now),
+            budget_left=np.inf if watch is None else max(0.0, watch.end - time.monotonic()),
         )
     )
 

@@ -155,7 +155,7 @@ def _facts(result: Result) -> str:
     """Status, cost, what errors are, and the notes for who unfolds them."""
     cost = result.cost
     status = escape(str(result.status))
-    passes = cost.setup_evaluations / cost.num_data
+    passes = cost.passes
     lines = [
         status if result.converged else f"<b>{status}</b>",
         f"{cost.seconds:.1f} s: {passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients",

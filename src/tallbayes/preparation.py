@@ -25,6 +25,7 @@ from tallbayes.sums import CHUNK_ROWS, Curvature
 from tallbayes.table import Table, check_rows, make_table, needs_float64
 from tallbayes.tolerances import Tolerances
 from tallbayes.unpacking import by_name, casting, unpacking
+from tallbayes.watch import begin_pass, count_rows
 from tallbayes.weights import WEIGHT, require_weights, weighted
 
 
@@ -71,6 +72,7 @@ def check_stored(model: Model, stored: Stored, weights: Any = None) -> tuple[Mod
         arrays = _with_weights(stored, arrays, weights)
     casts: set[str] = set()
     counts = weights is None
+    begin_pass(stored.num_rows)
     for start in range(0, stored.num_rows, CHUNK_ROWS):
         chunk = {name: array[start : start + CHUNK_ROWS] for name, array in arrays.items()}
         if weights is not None:
@@ -80,6 +82,7 @@ def check_stored(model: Model, stored: Stored, weights: Any = None) -> tuple[Mod
         if model.check is not None:
             seen = by_name(stored.columns, chunk) if stored.columns else chunk
             casts |= _changed(seen, model.check(seen), start)
+        count_rows(len(next(iter(chunk.values()))))
     if not counts:
         raise DataError(explain("a weight above 0", "zeros alone", "weights=None to count every row once"))
     model = casting(model, frozenset(casts)) if casts else model
@@ -120,11 +123,23 @@ def _changed(before: dict[str, Any], after: Any, start: int) -> set[str]:
     return casts
 
 
-def place(model: Model, arrays: Any, asked_precision: str | None, shuffle: bool, stored: Stored | None) -> Placed:
+def bind_rows(model: Model, arrays: Any) -> tuple[Target, np.ndarray]:
+    """The model bound to its first row, and where it starts."""
+    return bind(model, jax.tree.map(lambda array: np.asarray(array[0]), arrays))
+
+
+def place(
+    model: Model,
+    arrays: Any,
+    asked_precision: str | None,
+    shuffle: bool,
+    stored: Stored | None,
+    bound: tuple[Target, np.ndarray] | None = None,
+) -> Placed:
     """Bind the model to its rows, choose the precision where it is left open, and put the rows on the device."""
     require_sound()
     row = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
-    target, start = bind(model, row)
+    target, start = bound or bind_rows(model, arrays)
     precision = asked_precision
     if precision is None:
         precise = _holds_float64(stored) if stored is not None else needs_float64(arrays)

@@ -12,7 +12,6 @@ bar itself unreliable. Numbers of samples come from pilots that no estimate uses
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -23,12 +22,14 @@ from tallbayes.errors import MethodError, explain
 from tallbayes.executors import capacity_of, in_order
 from tallbayes.levels import BLOCK_PATHS, Problem, sample_differences, sample_level
 from tallbayes.moments import Floats, Moments, merge_all
-from tallbayes.multilevel import NORMAL_QUANTILE, fill, tell, whole_blocks, without_variance
+from tallbayes.multilevel import GROWTH, NORMAL_QUANTILE, fill, heavy_draws, tell, whole_blocks, without_variance
+from tallbayes.progress import SAMPLING
 from tallbayes.quantities import Estimands, Summary, summarise
 from tallbayes.rates import Rate, variance_decay
 from tallbayes.result import Status, t_quantile
-from tallbayes.run import TRUSTED_SAMPLES, Assessment, LevelState, Run, trouble
+from tallbayes.run import TRUSTED_SAMPLES, Assessment, LevelState, Run, gaussian_summary, trouble
 from tallbayes.tuning import variance_floor
+from tallbayes.watch import OutOfTime, aside, begin, look
 
 PILOT_BLOCKS = 4
 FIRST_PILOT_BLOCK = 1 << 16
@@ -84,6 +85,7 @@ def pilot_evaluations(problem: Problem, fixed_levels: int) -> int:
 def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
     """Pilots on two levels more than the fixed ones; refuse what has no finite variance at a finite cost."""
     problem = replace(run.problem.for_tuning())
+    begin("pilots", "of the levels that are drawn at random")
     pilots = []
     for level in range(fixed_levels + 2):
         tasks = ((problem, level, FIRST_PILOT_BLOCK + block) for block in range(PILOT_BLOCKS))
@@ -166,6 +168,7 @@ def run_randomised(this: RandomisedRun) -> tuple[Status, Assessment]:
     run = this.run
     status: Status | None = None
     variance = this.pilot_variance
+    begin(SAMPLING)
     try:
         if this.tail.drawn is not None and _met(this, assess_randomised(this)):
             status = Status.converged
@@ -173,15 +176,19 @@ def run_randomised(this: RandomisedRun) -> tuple[Status, Assessment]:
             if variance is None:
                 variance = assess_randomised(this).variance
             status = _sample(this, variance)
+            if not run.levels:
+                break
             now = assess_randomised(this)
             tell(run, now)
             if status is None and _met(this, now):
                 status = Status.converged
             variance = None
-    except KeyboardInterrupt:
+    except (OutOfTime, KeyboardInterrupt) as end:
         if not run.levels:
             raise
-        status = Status.interrupted
+        status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+    if status is None or not run.levels:
+        raise OutOfTime
     status, final = without_variance(run, status, assess_randomised(this))
     assert status is not None
     return status, final
@@ -197,17 +204,19 @@ def _met(this: RandomisedRun, now: Assessment) -> bool:
 
 def _sample(this: RandomisedRun, variance: Floats) -> Status | None:
     run, fixed = this.run, this.tail.first_level
-    so_far = _summary(this) if this.tail.drawn is not None else _first_summary(this)
-    tolerance = run.tolerances(so_far)
-    if run.laplace is not None:
-        _settle_laplace(run, so_far.laplace_error, tolerance)
+    tolerance = run.tolerances(_summary(this) if this.tail.drawn is not None else _first_summary(this))
+    heavy = run.laplace is not None and _settle_laplace(this, tolerance)
     cost = np.array([*(run.problem.evaluations(level) for level in range(fixed)), this.tail.cost(run.problem)], float)
     demand = optimal_samples(variance, cost, MARGIN * tolerance)
     have = np.array([level.samples for level in run.levels] + [0] * (fixed - len(run.levels)), float)
     more = np.maximum(demand[:-1], have)
     if this.tail.drawn is not None and np.all(more <= have) and demand[-1] <= this.tail.samples:
         more, demand = 2 * have, 2 * demand
+    # No number of paths makes up for a level whose error does not fall: a first look at them is enough.
+    more = have if heavy else more
     status = fill(run, whole_blocks(np.maximum(more, 2 * BLOCK_PATHS))) or trouble(run)
+    if status is None and heavy:
+        return Status.heavy_tails
     return status or _draw_tail(this, int(max(demand[-1], LEAST_DRAWS)))
 
 
@@ -215,6 +224,7 @@ def _draw_tail(this: RandomisedRun, target: int) -> Status | None:
     """Draw levels, sample each as often as it was drawn, and weigh with 1 / p; in rounds, for the budget's sake."""
     run, tail = this.run, this.tail
     while tail.samples < target:
+        look()
         number = min(target - tail.samples, max(LEAST_DRAWS, tail.samples))
         left = run.budget.max_evaluations - run.evaluations
         if number * tail.cost(run.problem) > left:
@@ -233,8 +243,6 @@ def _draw_tail(this: RandomisedRun, target: int) -> Status | None:
         this.tail = tail
         if not np.all(np.isfinite(drawn.mean)):
             return Status.diverged
-        if time.monotonic() - run.started > run.budget.max_seconds:
-            return Status.max_seconds
     return None
 
 
@@ -254,20 +262,25 @@ def _differences(run: Run, tail: Tail, levels: np.ndarray) -> Iterator[np.ndarra
         yield values[first - begin : last - begin] / tail.probabilities[k]
 
 
-def _settle_laplace(run: Run, error: Floats, tolerance: Floats) -> None:
-    assert run.laplace is not None
-    level = run.laplace
-    with np.errstate(divide="ignore", invalid="ignore"):
-        excess = np.nan_to_num(error / (0.1 * tolerance**2)).max(initial=0.0)
-    if excess > 1:
-        run.laplace = level.extended(excess * level.draws)
+def _settle_laplace(this: RandomisedRun, tolerance: Floats) -> bool:
+    """Draw until the Laplace level's error is small; whether single draws dominate it, so that it will never be."""
+    run = this.run
+    while True:
+        assert run.laplace is not None
+        level = run.laplace
+        error = (_summary(this) if this.tail.drawn is not None else _first_summary(this)).laplace_error
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.nan_to_num(error / (0.1 * tolerance**2))
+        if not np.any(excess > 1):
+            return False
+        if np.any((excess > 1) & heavy_draws(run)):
+            return True
+        run.laplace = aside(level.extended, min(float(excess.max()), GROWTH) * level.draws)
 
 
 def _first_summary(this: RandomisedRun) -> Summary:
     """By the Laplace level alone, before anything is sampled."""
-    size = len(this.run.estimands.laplace_sd)
-    nothing = Moments.of(np.zeros((2, size)), this.run.problem.pairs)
-    return summarise(this.run.estimands, [nothing], this.run.laplace)
+    return gaussian_summary(this.run.estimands, this.run.laplace)
 
 
 def _summary(this: RandomisedRun) -> Summary:

@@ -25,8 +25,9 @@ from tallbayes.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contractio
 from tallbayes.moments import Moments
 from tallbayes.roles import Executor
 
-# Larger sums over a chunk of rows are not kept: there may be thousands of chunks.
+# Larger sums over a chunk of rows are not kept where there are many chunks; of a pass, no more than so many bytes.
 MOST_SUMS = 2**15
+MOST_OF_A_PASS = 2**24
 
 
 class Recorded:
@@ -153,8 +154,8 @@ class _SumsRecord:
 
     @classmethod
     def of(cls, arguments: tuple[Any, ...]) -> _SumsRecord | None:
-        _, theta, start, stop, curvature = arguments
-        if 8 * theta.size**curvature.value > MOST_SUMS:
+        bound, theta, start, stop, curvature = arguments
+        if 8 * theta.size**curvature.value > max(MOST_SUMS, MOST_OF_A_PASS // len(bound.table.chunks())):
             return None
         point = sha256(np.ascontiguousarray(theta, np.float64).tobytes()).hexdigest()
         return cls(f"{point} {start} {stop} {curvature.name}")

@@ -169,7 +169,12 @@ class Cost:
     @property
     def epochs(self) -> float:
         """Evaluations in passes over the data, set-up apart."""
-        return self.evaluations / self.num_data
+        return self.evaluations / max(self.num_data, 1)
+
+    @property
+    def passes(self) -> float:
+        """Rows read in set-up, in passes over the data."""
+        return self.setup_evaluations / max(self.num_data, 1)
 
 
 @dataclass(frozen=True)
@@ -232,7 +237,7 @@ class Result:
     levels: tuple[Level, ...]
     rates: Rates
     cost: Cost
-    contraction: Contraction
+    contraction: Contraction | None
     anchor: Any
     method: str
     settings: dict[str, Any]

@@ -178,6 +178,12 @@ def assess(run: Run) -> Assessment:
     )
 
 
+def gaussian_summary(estimands: Estimands, laplace: Laplace | None) -> Summary:
+    """What the Laplace level alone says, before anything is sampled."""
+    nothing = Moments.of(np.zeros((2, len(estimands.laplace_sd))), estimands.pairs)
+    return summarise(estimands, [nothing], laplace)
+
+
 def consistency_scores(run: Run) -> Floats:
     """z-scores (levels - 1, components)."""
     fine = [level.fine for level in run.levels[:-1]]

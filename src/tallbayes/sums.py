@@ -39,13 +39,15 @@ def likelihood_sums(
     start: jax.Array,
     stop: jax.Array,
     theta: jax.Array,
+    before: tuple[jax.Array, ...] | None = None,
     *,
     curvature: Curvature = Curvature.DENSE,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> tuple[jax.Array, ...]:
     """Value, gradient and curvature of sum_{start <= i < stop} log p(x_i | theta), in theta's precision.
 
     One pass, in tiles of a fixed number of rows added up in their order, so that the bits do not depend on
-    threads and the memory does not depend on the number of rows.
+    threads and the memory does not depend on the number of rows. They are added to the sums `before`: whole tiles at a
+    time, a pass can be made in pieces without another bit.
     """
     tile_terms = _predictor_terms if target.predictor is not None else _general_terms
 
@@ -55,9 +57,13 @@ def likelihood_sums(
         weights = (first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop).astype(theta.dtype)
         return jax.tree.map(jnp.add, sums, tile_terms(target, part, weights, theta, curvature))
 
-    shapes = ((), theta.shape, theta.shape * curvature.value)
-    begin = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes)
-    return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, begin)
+    if before is None:
+        before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(theta.size, curvature))
+    return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, before)
+
+
+def shapes_of_sums(dimension: int, curvature: Curvature) -> tuple[tuple[int, ...], ...]:
+    return (), (dimension,), (dimension,) * curvature.value
 
 
 def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:

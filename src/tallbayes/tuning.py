@@ -15,7 +15,6 @@ one compiled program. Trials have random numbers of their own; no estimate uses 
 from __future__ import annotations
 
 import logging
-import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,9 +32,11 @@ from tallbayes.rates import contraction_of
 from tallbayes.result import Contraction, Trial, Tuning
 from tallbayes.roles import Executor
 from tallbayes.tails import Tails
+from tallbayes.watch import begin, passed
 
 log = logging.getLogger("tallbayes")
 
+TUNING = "tuning"
 PILOT_BLOCKS, SURE_BLOCKS = 2, 16
 FIRST_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 BATCH_FACTOR = 4
@@ -94,12 +95,11 @@ class Tuner:
     choices: Choices
     blocks: int = PILOT_BLOCKS
     limit: float = np.inf
-    deadline: float = np.inf
     tails: Tails | None = None
 
     def affords(self, evaluations: float) -> bool:
         """Whether so many row gradients in all are within the budget, and there is time."""
-        return evaluations <= self.limit and clock.monotonic() < self.deadline
+        return evaluations <= self.limit and not passed()
 
 
 def batch_sizes_up_to(num_rows: int) -> tuple[int, ...]:
@@ -154,6 +154,7 @@ class Search:
                 self._try(tuner, here, self.window)
                 here = self._proposed()
             best = _best(self.seen, self.refused)
+            begin(TUNING, "how fast paths forget their start")
             problem, contraction, measured = _lengthen(tuner, best.trial, self.time, self.spent)
             self.measured += measured
             if contracts(contraction) or choices.times_are_given or not np.isfinite(best.trial.price):
@@ -187,6 +188,7 @@ class Search:
         return _configured(self.tuner, trial.first_step, trial.batch_size, self.time, trial.window)
 
     def _try(self, tuner: Tuner, pair: tuple[float, int], window: int) -> Pilots:
+        begin(TUNING, f"trial {len(self.everything) + 1}")
         pilots = _attempt(tuner, *pair, self.time, window)
         self.everything.append(pilots)
         if window == self.window:

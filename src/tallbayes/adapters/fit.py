@@ -6,6 +6,7 @@ fit("late ~ hour + C(carrier)", "flights.parquet", family="logistic", tolerance=
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,8 +22,12 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimation import estimate
 from tallbayes.families import FAMILIES
 from tallbayes.model import Model
-from tallbayes.result import Result
+from tallbayes.outline import blank
+from tallbayes.progress import reporter, teller
+from tallbayes.result import Result, Status
+from tallbayes.run import budget_within
 from tallbayes.tolerances import KINDS, check_tolerances
+from tallbayes.watch import OutOfTime, aside, begin, watching
 
 RESPONSES = {
     "logistic": "binary",
@@ -78,31 +83,66 @@ def fit(
     _require_known("family_options", chosen, make, OWN_OPTIONS)
     _require_known("options", options, estimate, ("model", "data"))
     accuracy = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
-    check_tolerances(accuracy)
-    source = open_source(table)
-    build = build_design if source.stored is None else build_stored_design
-    design: Design | StoredDesign = build(
-        formula,
-        source,
-        standardise=standardise,
-        missing=missing,
-        weights=weights,
-        offset=offset,
-        response=RESPONSES[name],
-        standardise_response=standardise and RESPONSES[name] == "real",
-    )
-    scales = _prior_scales(prior_scale, design.names)
-    result = estimate(
-        _make_model(name, make, design, scales, intercept_scale, chosen),
-        design.rows,
-        quantities,
-        weights=design.weights,
-        **accuracy,
-        **options,
-    )
+    kind, size = check_tolerances(accuracy)
+    budget = budget_within(None, None, options.get("max_seconds"))
+    asked: dict[str, Any] = {
+        "standardise": standardise,
+        "missing": missing,
+        "weights": weights,
+        "offset": offset,
+        "response": RESPONSES[name],
+        "standardise_response": standardise and RESPONSES[name] == "real",
+    }
+    with reporter(options.pop("progress", None)) as report, watching(budget.max_seconds, teller(report)) as watch:
+        try:
+            design = aside(_design, formula, table, asked)
+        except OutOfTime:
+            own = {"quantities": quantities, "prior_scale": prior_scale, "intercept_scale": intercept_scale}
+            own |= {"family_options": family_options, "standardise": standardise, "missing": missing}
+            again = partial(_fit_again, formula, table, family, {**own, "weights": weights, "offset": offset}, options)
+            names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
+            return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
+        scales = _prior_scales(prior_scale, design.names)
+        result = estimate(
+            _make_model(name, make, design, scales, intercept_scale, chosen),
+            design.rows,
+            quantities,
+            weights=design.weights,
+            progress=report,
+            **accuracy,
+            **options,
+        )
     notes = (_prior_note(design, scales, intercept_scale, standardise), *design.notes)
     known = None if offset is None else offset if isinstance(offset, str) else ""
     return _described(notes, replace(design.encoding, offset=known).to_plain(), result)
+
+
+def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design | StoredDesign:
+    begin("reading the table")
+    source = open_source(table)
+    begin("reading the table", source.label)
+    build = build_design if source.stored is None else build_stored_design
+    return build(formula, replace(source, load=partial(_announced, source.load)), **asked)
+
+
+def _announced(load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
+    table = load(wanted)
+    begin("encoding columns")
+    return table
+
+
+def _fit_again(
+    formula: str,
+    table: Any,
+    family: Any,
+    own: dict[str, Any],
+    options: dict[str, Any],
+    accuracy: dict[str, Any],
+    **changes: Any,
+) -> Result:
+    """The same call with another tolerance or budget, where the last one ended before the table was read."""
+    accuracy = accuracy if not set(changes) & set(KINDS) else {}
+    return fit(formula, table, family, **own, **{**accuracy, **options, "max_seconds": None, **changes})
 
 
 def _make_model(

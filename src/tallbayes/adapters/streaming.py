@@ -36,6 +36,7 @@ from tallbayes.adapters.tables import Source
 from tallbayes.errors import InputError, explain
 from tallbayes.ranges import Ranges
 from tallbayes.stored import Stored
+from tallbayes.watch import begin
 from tallbayes.weights import WEIGHT, require_weights
 
 log = logging.getLogger("tallbayes")
@@ -95,6 +96,7 @@ def build_stored_design(
             refuse_missing({each.name: each.missing for each in _used(rows) if each.missing})
         measured = _measure(formula, parsed, survey(parsed, rows), asked)
         log.info("design: writing %s rows of %d columns", f"{measured.count:,}", len(measured.coding.names))
+        begin("encoding columns", f"writing {len(measured.coding.names)} of them")
         document = measured.document()
         found = place.keep(document, measured.chunks()), document
     return _designed(*found)
@@ -175,6 +177,7 @@ def _measure(formula: str, parsed: Parsed, learnt: Learnt, asked: dict[str, Any]
     coding, total = learnt.coding, learnt.rows.stored.num_rows
     require_terms(coding, formula)
     log.info("design: means and scales of %d columns over %s rows", len(coding.names), f"{total:,}")
+    begin("encoding columns", f"means and scales of {len(coding.names)}")
     levels = _class_levels(parsed, learnt, asked["response"])
     moments, response, count = Moments(coding), Ranges(), 0
     outcome = None

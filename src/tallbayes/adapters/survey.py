@@ -23,6 +23,7 @@ from tallbayes.adapters.packed import packed_batches
 from tallbayes.adapters.transforms import Call, Sums, calls_of, sums_for
 from tallbayes.errors import DataError, explain
 from tallbayes.stored import Stored
+from tallbayes.watch import begin_pass, count_rows
 
 SAMPLE_ROWS = 2**18
 THOROUGH = 64
@@ -48,7 +49,9 @@ class Rows:
         return any(column.missing for column in self.stored.columns if column.name in self.columns)
 
     def __iter__(self) -> Iterator[Any]:
+        begin_pass(self.stored.num_rows)
         for number, batch in enumerate(packed_batches(self.stored, self.columns), start=1):
+            count_rows(batch.num_rows)
             whole = complete_rows(batch) if self.drops else batch
             if whole.num_rows:
                 yield _with_levels(whole, self.levels)

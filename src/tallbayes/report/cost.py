@@ -34,7 +34,7 @@ def cost(result: Result, settings: dict[str, Any]) -> Markup:
 def _summary(result: Result) -> Markup:
     spent, rows = result.cost, result.cost.num_data
     words = (
-        f"{plain(spent.seconds, 3)} seconds: {_passes(spent.setup_evaluations / rows)} over the {counted(rows, 'row')} "
+        f"{plain(spent.seconds, 3)} seconds: {_passes(spent.passes)} over the {counted(rows, 'row')} "
         f"to set up, then {spent.evaluations:,} row gradients along paths, as many as {_passes(spent.epochs)}."
     )
     return element("p", words)

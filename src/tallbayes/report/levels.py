@@ -32,6 +32,8 @@ def levels(result: Result) -> Markup:
         "The answer is a sum over levels, each a difference between paths of one step size and of half that size. "
         "The finer the level, the smaller its variance and mean ought to be, so that few of its dear paths are enough."
     )
+    if not result.levels:
+        return join([element("h3", "Levels"), element("p", "None: the run ended before its first paths.")])
     words = [_about_rates(result), _contraction(result), _tails(result), _agreement(result)]
     return join(
         [
@@ -118,6 +120,8 @@ def _about_rates(result: Result) -> str:
 
 def _contraction(result: Result) -> str:
     found = result.contraction
+    if found is None:
+        return "Contraction: not measured."
     if not (isfinite(found.factor) and isfinite(found.upper)):
         return "Contraction: unknown, as pairs of paths on common noise ran apart."
     verdict = "so paths forget where they began" if found.upper < 1 else "so paths may not forget where they began"

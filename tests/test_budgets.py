@@ -1,0 +1,327 @@
+"""Budgets: a run that has to end at any look at the clock still ends in a result, which everything can read.
+
+The clock is a counter here: the time is over at the k-th look, for every k that a run has. Real seconds are measured by
+benchmarks/budgets.py.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scenarios import logistic_by_hand, paper_rows
+
+import tallbayes as tb
+from tallbayes.document import to_json
+from tallbayes.laplace import laplace_level
+from tallbayes.preparation import prepare
+from tallbayes.quantities import make_estimands
+from tallbayes.randomised import _settle_laplace
+from tallbayes.watch import OutOfTime, Watch, aside, begin, begin_pass, count_rows, current, look, passed, watching
+
+FAR = 1e6
+
+
+class Looks:
+    """A clock that says so at the k-th look of a watch with the budget `FAR`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counted, self.last = 0, np.inf
+        real = Watch.passed.fget  # type: ignore[attr-defined]
+        looks = self
+
+        def counting(watch: Watch) -> bool:
+            if watch.end - watch.started < FAR / 2 or watch.end == np.inf:
+                return bool(real(watch))
+            looks.counted += 1
+            return watch.stopped or looks.counted >= looks.last
+
+        monkeypatch.setattr(Watch, "passed", property(counting))
+
+    def at(self, last: float) -> Looks:
+        self.counted, self.last = 0, last
+        return self
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+ROWS = paper_rows(300)
+MODEL = logistic_by_hand(3)
+
+
+def anchored(**options: Any) -> tb.Result:
+    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.2, **options)
+
+
+def own(**options: Any) -> tb.Result:
+    quantities = {"size": lambda theta: jnp.sum(theta**2)}
+    return tb.estimate(MODEL, ROWS, quantities, tolerance=0.3, **options)
+
+
+def ends(**options: Any) -> tb.Result:
+    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.3, interval_tolerance=0.1, **options)
+
+
+def papers(**options: Any) -> tb.Result:
+    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.3, method=tb.Multilevel(), **options)
+
+
+def randomised(**options: Any) -> tb.Result:
+    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.3, method=tb.Randomised(), **options)
+
+
+def formula(**options: Any) -> tb.Result:
+    columns = {"y": ROWS["y"], "a": ROWS["x"][:, 0], "b": ROWS["x"][:, 1]}
+    return tb.fit("y ~ a + b", columns, tolerance=0.3, **options)
+
+
+RUNS = {run.__name__: run for run in (anchored, own, ends, papers, randomised, formula)}
+
+
+def read_everything(result: tb.Result, path: Path) -> None:
+    """Whatever is asked of a result has an answer, or an error in words."""
+    assert str(result.status) in str(result)
+    assert result.summary()
+    assert result._repr_html_()
+    assert to_json(result, {})
+    result.coefficients()
+    result.report(path / "report.html")
+    result.save(path / "result.npz")
+    loaded = tb.load(path / "result.npz")
+    assert str(loaded) == str(result)
+    for name in result:
+        estimate = result[name]
+        assert not np.any(np.isnan(estimate.flat_standard_error))
+        assert estimate.interval is not None
+
+
+LONG = ("own", "randomised", "formula")
+EVERY = [(name, np.inf) for name in RUNS if name not in LONG]
+SOME = [(name, 30) for name in LONG]
+SLOW = [pytest.param(name, np.inf, marks=pytest.mark.slow) for name in LONG]
+
+
+@pytest.mark.parametrize(("name", "most"), [*EVERY, *SOME, *SLOW])
+def test_the_time_may_be_over_at_any_look(name: str, most: float, looks: Looks, tmp_path: Path) -> None:
+    """At every one, or at so many of them, evenly spread."""
+    run = RUNS[name]
+    run(max_seconds=FAR)
+    looks.at(np.inf)
+    whole = run(max_seconds=FAR)
+    assert whole.converged
+    number, statuses, seen = looks.counted, set(), set()
+    assert number > 20
+    for last in range(1, number, max(1, int(number / most))):
+        looks.at(last)
+        result = run(max_seconds=FAR)
+        statuses.add(result.status)
+        kind = len(result.levels), result.anchor is None, len(result["mean"].flat_value) if "mean" in result else 0
+        if kind in seen:
+            continue
+        seen.add(kind)
+        read_everything(result, tmp_path)
+        looks.at(np.inf)
+        again = result.extend(max_seconds=FAR)
+        assert again.converged
+        if not result.levels and result.anchor is None:
+            for quantity in whole:
+                np.testing.assert_array_equal(again[quantity].flat_value, whole[quantity].flat_value)
+    assert tb.Status.max_seconds in statuses
+    assert statuses <= {tb.Status.max_seconds, tb.Status.converged}
+    assert {(levels, nowhere) for levels, nowhere, _ in seen} >= {(0, True), (0, False)}
+    assert max(levels for levels, _, _ in seen) >= 2
+
+
+def test_the_gaussian_answers_where_nothing_was_sampled(looks: Looks) -> None:
+    whole, found = anchored(max_seconds=FAR), []
+    for last in range(1, 30):
+        looks.at(last)
+        found.append(anchored(max_seconds=FAR))
+    early = [each for each in found if each.anchor is not None and not each.levels]
+    gaussian = [each for each in early if any("at the mode alone" in note for note in each.notes)]
+    assert 0 < len(gaussian) < len(early)
+    for result in gaussian:
+        assert result.status is tb.Status.max_seconds
+        apart = (result["mean"].flat_value - whole["mean"].flat_value) / whole["sd"].flat_value
+        assert np.all(np.abs(apart) < 0.5)
+        assert np.all(np.isinf(result["mean"].flat_standard_error))
+        assert not result["mean"].met
+        assert any(note.startswith("setup: it ended at: ") for note in result.notes)
+        with pytest.raises(tb.TallbayesError):
+            result.predict({"x": ROWS["x"][:2]})
+    nothing = found[0]
+    assert np.all(np.isnan(nothing["mean"].flat_value))
+    assert "answer: none, since no mode was found by then" in nothing.notes
+
+
+def test_what_is_on_record_at_the_deadline_serves_the_next_call(looks: Looks, tmp_path: Path) -> None:
+    plain = anchored(max_seconds=FAR)
+    for last in (8, 20, 30, 36):
+        looks.at(last)
+        anchored(max_seconds=FAR, ledger=tmp_path / "run.ledger")
+    looks.at(np.inf)
+    whole = anchored(max_seconds=FAR, ledger=tmp_path / "run.ledger")
+    for name in plain:
+        np.testing.assert_array_equal(whole[name].flat_value, plain[name].flat_value)
+
+
+def test_a_watch_inside_another_ends_with_it() -> None:
+    look()
+    with watching(FAR), watching(1e-9), pytest.raises(OutOfTime):
+        look()
+    with watching(1e-9), watching(FAR), pytest.raises(OutOfTime):
+        look()
+    with watching(1e-9), watching(FAR, apart=True):
+        look()
+    assert current() is None
+
+
+def test_what_is_left_behind_sees_the_end_and_ends() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        try:
+            while True:
+                count_rows(1)
+        finally:
+            ended.set()
+
+    with watching(FAR) as watch:
+        watch.tell = lambda watch: watch.stop() if begun.is_set() else None
+        with pytest.raises(OutOfTime):
+            aside(work)
+    assert ended.wait(60)
+
+
+def test_errors_of_what_is_done_aside_are_the_callers_own() -> None:
+    def fail() -> None:
+        raise TimeoutError("their own")
+
+    with watching(FAR), pytest.raises(TimeoutError, match="their own"):
+        aside(fail)
+    with pytest.raises(TimeoutError, match="their own"):
+        aside(fail)
+
+
+def test_a_watch_counts_passes_of_a_phase_and_rows_of_a_pass() -> None:
+    with watching(FAR) as watch:
+        begin("mode")
+        for _ in range(2):
+            begin_pass(100)
+            count_rows(60)
+        assert (watch.phase, watch.passes, watch.rows_done, watch.rows, watch.rows_read) == ("mode", 2, 60, 100, 120)
+        begin("second mode")
+        assert (watch.passes, watch.rows_done, watch.rows, watch.rows_read) == (0, 0, 0, 120)
+        assert not passed()
+
+
+def crossing_rows() -> dict[str, np.ndarray]:
+    x = np.linspace(-1, 1, 40)
+    y = 1.0 + 0.3 * x + np.random.default_rng(0).normal(size=40)
+    return {"x": np.column_stack([np.ones(40), x]), "y": y}
+
+
+CROSSING = {"crossing": lambda theta: -theta[0] / theta[1], "mean": "mean"}
+
+
+def test_a_quantity_without_variance_under_the_gaussian_has_an_end() -> None:
+    """Where a line crosses zero: -a / b. Under a Gaussian it is Cauchy far out, and no number of draws is enough."""
+    result = tb.estimate(tb.families.linear(1.0), crossing_rows(), CROSSING, tolerance=0.02)
+    assert result.status is tb.Status.heavy_tails
+    assert result.levels
+    assert np.all(np.isfinite(result["mean"].flat_value))
+    assert str(result)
+
+
+@pytest.mark.parametrize("function", ["crossing", "size"])
+def test_draws_of_the_gaussian_end_for_the_unbiased_method_too(function: str) -> None:
+    """The control has a variance, and its draws go on until they suffice."""
+    known = {**CROSSING, "size": lambda theta: jnp.exp(theta[0])}
+    prepared = prepare(tb.families.linear(1.0), crossing_rows(), "float64", False, None)
+    estimands = make_estimands({function: known[function]}, prepared.target, prepared.anchor)
+    parts = prepared.target, estimands.observables, prepared.anchor, estimands.jump
+    run: Any = SimpleNamespace(estimands=estimands, laplace=laplace_level(*parts, seed=0))
+    assert _settle_laplace(run, 2e-5 * estimands.laplace_sd) is (function == "crossing")
+    assert run.laplace.draws >= 2**16
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+sys.path.insert(0, sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import numpy as np
+import tallbayes as tb
+from scenarios import logistic_by_hand, paper_rows
+
+rows = paper_rows(400)
+
+class Press:
+    def __init__(self, phase):
+        self.phase, self.pressed = phase, False
+
+    def __call__(self, look):
+        if look.phase == self.phase and not self.pressed:
+            self.pressed = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+for phase in sys.argv[3:]:
+    ledger = os.path.join(sys.argv[2], f"{phase}.ledger")
+    press = Press(phase)
+    try:
+        result = tb.estimate(logistic_by_hand(3), rows, tolerance=0.1, progress=press, ledger=ledger)
+        known = bool(np.all(np.isfinite(result["mean"].flat_value)))
+        print(phase, result.status.name, known, len(result.levels) > 0, bool(str(result)), sep=",")
+        assert result.extend().converged
+    except KeyboardInterrupt:
+        print(phase, "raised", sep=",")
+    assert press.pressed
+    assert tb.estimate(logistic_by_hand(3), rows, tolerance=0.1, ledger=ledger).converged
+"""
+
+
+def test_ctrl_c_in_set_up_keeps_what_is_done(tmp_path: Path) -> None:
+    phases = ["checking rows", "placing rows", "mode", "second mode", "quantities", "Gaussian level", "tuning"]
+    command = [sys.executable, "-c", INTERRUPTED, str(Path(__file__).parent), str(tmp_path), *phases]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=380)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    found = dict(line.split(",", 1) for line in ended.stdout.splitlines())
+    assert [found[phase] for phase in phases[:3]] == ["raised"] * 3
+    assert {found[phase] for phase in phases[3:]} == {"interrupted,True,False,True"}
+    assert "Traceback" not in ended.stderr
+
+
+LEFT_BEHIND = """
+import sys, time, jax, jax.numpy as jnp
+from tallbayes.watch import OutOfTime, aside, watching
+
+def work(steps):
+    with jax.enable_x64(True):
+        return jax.jit(lambda x: jax.lax.fori_loop(0, steps, lambda i, s: jnp.tanh(s + 1e-9 * i), x))(jnp.ones(8))
+
+aside(work, 10)
+try:
+    with watching(float(sys.argv[1])):
+        aside(work, 10**10)
+except OutOfTime:
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.1, 1.0])
+def test_the_interpreter_exits_though_a_program_was_left_behind(seconds: float) -> None:
+    """Ten billion steps take ten minutes; the exit code is the script's own."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_BEHIND, str(seconds)], capture_output=True, text=True, timeout=200
+    )
+    assert (ended.returncode, ended.stderr) == (3, "")
