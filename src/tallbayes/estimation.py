@@ -38,8 +38,9 @@ from tallbayes.method import (
     resolve_gradient,
 )
 from tallbayes.mode import DENSE_LIMIT
+from tallbayes.mode_answers import Asked, answer_modes
 from tallbayes.model import Model, Target
-from tallbayes.modes import search_second_mode
+from tallbayes.modes import Peak, search_modes
 from tallbayes.multilevel import run_multilevel
 from tallbayes.paths import Observables, Plan
 from tallbayes.preparation import (
@@ -108,6 +109,7 @@ def estimate(
     >>> result.converged
     True
     """
+    given = {name: value for name, value in locals().items() if name not in ("anchor", "ledger")}
     started = time.monotonic()
     kind, size = check_tolerances(dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True)))
     method = _check_method(method)
@@ -121,6 +123,7 @@ def estimate(
     gradient = resolve_gradient(ladder_method, len(jax.tree.leaves(arrays)[0]))
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     _require_shuffled(stored, shuffle)
+    asking = Asked(partial(estimate, **given), budget, ledger)
     kept = 0.0 if not keep_posterior else KEPT_BYTES if interval_tolerance is None else MOST_BYTES
     with ExitStack() as stack:
         report = stack.enter_context(reporter(progress))
@@ -163,7 +166,8 @@ def estimate(
     }
     if interval_tolerance is not None:
         settings["interval_tolerance"] = float(interval_tolerance)
-    return _conclude(Question(method, prepared, settings, *search), finished)
+    result = _conclude(Question(method, prepared, settings, *search), finished)
+    return answer_modes(result, search[0], prepared, asking)
 
 
 def _check_intervals(tolerance: Any, keep_posterior: bool, method: Method) -> None:
@@ -216,7 +220,7 @@ class Question:
     method: Method
     prepared: Prepared
     settings: dict[str, Any]
-    second_mode: bool
+    others: tuple[Peak, ...]
     notes: tuple[str, ...]
 
 
@@ -224,17 +228,23 @@ def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> 
     """Look for a second mode, unless an earlier run has; whether there is one, and what to say of it."""
     notes = (prepared.anchor.note,) if prepared.anchor.note else ()
     if anchored_before:
-        return prepared, (False, (*notes, "modes: not searched, since an anchor was given"))
-    search = search_second_mode(prepared.target, prepared.table, prepared.anchor, executor)
-    paid = replace(prepared, setup_evaluations=prepared.setup_evaluations + search.evaluations)
-    return paid, (search.second is not None, (*notes, f"modes: {search.note}"))
+        return prepared, ((), (*notes, "modes: not searched, since an anchor was given"))
+    search = search_modes(prepared.target, prepared.table, prepared.anchor, executor)
+    spent = prepared.setup_evaluations + search.evaluations
+    return replace(prepared, anchor=search.anchor, setup_evaluations=spent), (
+        search.others,
+        (*notes, f"modes: {search.note}"),
+    )
 
 
 def _recentred(prepared: Prepared, search: Search, executor: Executor) -> tuple[Prepared, Search]:
     """Anchor to the posterior's mean where its mass is far from the mode, and say so."""
     found = recentre(prepared.target, prepared.table, prepared.anchor, executor)
-    paid = replace(prepared, anchor=found.anchor, setup_evaluations=prepared.setup_evaluations + found.evaluations)
-    return paid, (search[0], (*search[1], found.note) if found.note else search[1])
+    others = [recentre(prepared.target, prepared.table, peak.anchor, executor) for peak in search[0]]
+    spent = prepared.setup_evaluations + sum(each.evaluations for each in (found, *others))
+    moved = tuple(replace(peak, anchor=each.anchor) for peak, each in zip(search[0], others, strict=True))
+    notes = (*search[1], found.note) if found.note else search[1]
+    return replace(prepared, anchor=found.anchor, setup_evaluations=spent), (moved, notes)
 
 
 def _solve(method: Method, run: Run, prepared: Prepared) -> Finished:
@@ -258,7 +268,7 @@ def _conclude(question: Question, finished: Finished) -> Result:
     q = question
     kept = replace(finished.run, seconds_before=finished.run.seconds_before + time.monotonic() - finished.run.started)
     continuation = partial(_extend, question, replace(finished, run=kept))
-    return conclude(finished, q.prepared, q.method, q.settings, q.second_mode, q.notes, continuation)
+    return conclude(finished, q.prepared, q.method, q.settings, bool(q.others), q.notes, continuation)
 
 
 def _extend(
