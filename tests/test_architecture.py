@@ -49,6 +49,7 @@ ORDER = [
     "mode",
     "screening",
     "modes",
+    "balance",
     "recentring",
     "importance",
     "shipping",

@@ -57,7 +57,7 @@ from tallbayes.progress import Report, reporter
 from tallbayes.quantities import Estimands, make_estimands, read_quantities
 from tallbayes.randomised import pilot_evaluations, prepare_randomised, require_smooth, run_randomised
 from tallbayes.recall import Search, recalled
-from tallbayes.recentring import recentre
+from tallbayes.recentring import NO_MODE, recentre
 from tallbayes.records import Kept, Recorded
 from tallbayes.result import Result
 from tallbayes.roles import Executor, GradientEstimator
@@ -208,7 +208,7 @@ def _set_up(placed: Placed, anchor: Anchor | None, recentres: bool, executor: Ex
     """The centre of all paths, and what was found on the way to it."""
     prepared = find_centre(placed, anchor, executor)
     prepared, search = _searched(prepared, anchor is not None, executor)
-    if recentres and anchor is None:
+    if recentres and anchor is None and not prepared.anchor.recentred:
         return _recentred(prepared, search, executor)
     return prepared, search
 
@@ -229,6 +229,8 @@ def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> 
     notes = (prepared.anchor.note,) if prepared.anchor.note else ()
     if anchored_before:
         return prepared, ((), (*notes, "modes: not searched, since an anchor was given"))
+    if prepared.anchor.recentred:
+        return prepared, ((), (*notes, f"centre: {NO_MODE}", "modes: not searched, since no climb ends"))
     search = search_modes(prepared.target, prepared.table, prepared.anchor, executor)
     spent = prepared.setup_evaluations + search.evaluations
     return replace(prepared, anchor=search.anchor, setup_evaluations=spent), (

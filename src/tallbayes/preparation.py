@@ -13,9 +13,10 @@ from tallbayes.anchor import Anchor
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.expansion import expand
 from tallbayes.importance import Listing, list_rows
-from tallbayes.mode import anchor_at, find_anchor
+from tallbayes.mode import anchor_at
 from tallbayes.model import Model, Target, bind, runs_in_float32
 from tallbayes.quantities import Estimands
+from tallbayes.recentring import find_mode_or_balance
 from tallbayes.roles import Executor
 from tallbayes.stored import Stored, map_table
 from tallbayes.sums import CHUNK_ROWS, Curvature
@@ -159,7 +160,7 @@ def find_centre(placed: Placed, anchor: Anchor | None, executor: Executor | None
     """The mode found, or one that was given verified; sums over rows run on the executor."""
     target, table = placed.target, placed.table
     if anchor is None:
-        found = find_anchor(target, table, placed.start, executor)
+        found = find_mode_or_balance(target, table, placed.start, executor)
     else:
         found = _renewed(target, table, anchor, executor)
     return Prepared(
