@@ -1,4 +1,4 @@
-"""Other modes: found in any direction, the heaviest answered first, the others beside it, and none where there is one."""
+"""Other modes: found in any direction, the heaviest answered first, the others beside it, none where there is one."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ def test_both_are_saved(both: tb.Result, tmp_path: Any) -> None:
     both.save(tmp_path / "both.tallbayes")
     (mode,) = tb.load(tmp_path / "both.tallbayes").modes
     kept = both.modes[0]
-    assert mode.result is not None and kept.result is not None
+    assert mode.result is not None
+    assert kept.result is not None
     assert (mode.share, mode.reason) == (kept.share, kept.reason)
     np.testing.assert_array_equal(mode.flat_location, kept.flat_location)
     np.testing.assert_array_equal(mode.result["mean"].flat_value, kept.result["mean"].flat_value)
@@ -167,7 +168,8 @@ def test_both_are_extended(both: tb.Result) -> None:
     further = both.extend(tolerance=TOLERANCE / 2)
     (mode,) = further.modes
     assert mode.result is not None
-    assert mode.result["mean"].met and further["mean"].met
+    assert mode.result["mean"].met
+    assert further["mean"].met
     assert mode.result["mean"].tolerance[0] < TOLERANCE
 
 

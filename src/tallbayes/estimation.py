@@ -208,7 +208,7 @@ def _set_up(placed: Placed, anchor: Anchor | None, recentres: bool, executor: Ex
     """The centre of all paths, and what was found on the way to it."""
     prepared = find_centre(placed, anchor, executor)
     prepared, search = _searched(prepared, anchor is not None, executor)
-    if recentres and anchor is None and not prepared.anchor.recentred:
+    if recentres and anchor is None and prepared.anchor.has_mode:
         return _recentred(prepared, search, executor)
     return prepared, search
 
@@ -229,7 +229,7 @@ def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> 
     notes = (prepared.anchor.note,) if prepared.anchor.note else ()
     if anchored_before:
         return prepared, ((), (*notes, "modes: not searched, since an anchor was given"))
-    if prepared.anchor.recentred:
+    if not prepared.anchor.has_mode:
         return prepared, ((), (*notes, f"centre: {NO_MODE}", "modes: not searched, since no climb ends"))
     search = search_modes(prepared.target, prepared.table, prepared.anchor, executor)
     spent = prepared.setup_evaluations + search.evaluations

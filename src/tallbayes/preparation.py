@@ -192,7 +192,9 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
             )
         )
     found = anchor_at(here, passes=1, num_rows=table.num_rows)
-    return replace(found, precision=anchor.precision, hessian=found.precision) if anchor.recentred else found
+    if not anchor.recentred:
+        return found
+    return replace(found, precision=anchor.precision, hessian=found.precision, has_mode=anchor.has_mode)
 
 
 def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:

@@ -80,7 +80,7 @@ def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: 
     found, everywhere = ascend(Balance(survey, target.dimension), first_gaussian(here))
     if everywhere is None:
         raise _open(target, start, found) from refusal
-    return _anchor_in_balance(found, everywhere, survey.passes, table.num_rows)
+    return replace(_anchor_in_balance(found, everywhere, survey.passes, table.num_rows), has_mode=False)
 
 
 def _anchor_in_balance(found: Gaussian, everywhere: Expansion, passes: float, num_rows: int) -> Anchor:

@@ -145,9 +145,13 @@ class Run:
 
     @property
     def rho(self) -> float:
-        """The factor by which the levels' means fall: step bias or memory of the start, the slower."""
+        """The factor by which the levels' means fall: step bias or memory of the start, the slower.
+
+        A density without a bound has a neck that a step h reaches to a depth of h^(1/2) alone.
+        """
         assert self.contraction is not None
-        return max(2.0**-WEAK_ORDER, self.contraction.upper)
+        order = WEAK_ORDER if self.problem.has_mode else WEAK_ORDER / 2
+        return max(2.0**-order, self.contraction.upper)
 
 
 @np.errstate(invalid="ignore", over="ignore")
