@@ -22,6 +22,7 @@ from tallbayes.decisions import Unrecorded
 from tallbayes.errors import DataError, InputError, MethodError, explain
 from tallbayes.executors import default_executor
 from tallbayes.fingerprint import fingerprint
+from tallbayes.foresight import NECK_ORDER, WEAK_ORDER
 from tallbayes.hiring import hire
 from tallbayes.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.laplace import laplace_level
@@ -150,6 +151,7 @@ def estimate(
         _require_affordable(problem, budget, method)
         goal = resolve_tolerances(kind, size, estimands)
         run = Run(problem, estimands, workers, report, goal, budget, started=started, kept_bytes=kept)
+        run.weak_order = WEAK_ORDER if prepared.anchor.has_mode else NECK_ORDER
         if book is not None:
             asked = {kind: dict(size) if isinstance(size, Mapping) else size, "interval": interval_tolerance}
             run.decisions = Kept(book, int(seed), json.dumps(asked, default=float))

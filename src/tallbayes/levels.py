@@ -73,10 +73,6 @@ class Problem:
         return self.ground.table.num_rows
 
     @property
-    def has_mode(self) -> bool:
-        return self.ground.anchor.has_mode
-
-    @property
     def inputs(self) -> Inputs:
         return self.ground.inputs._replace(batch_size=np.int32(self.batch_size))
 

@@ -132,6 +132,7 @@ class Run:
     decisions: Decisions = field(default_factory=Unrecorded)
     speculative: int = 0
     dispatch: Callable[..., Dispatcher] = Dispatcher
+    weak_order: float = WEAK_ORDER
     # Not copied: another run has another problem, executor or number of samples.
     dispatcher: Dispatcher | None = field(default=None, init=False, repr=False)
 
@@ -145,13 +146,9 @@ class Run:
 
     @property
     def rho(self) -> float:
-        """The factor by which the levels' means fall: step bias or memory of the start, the slower.
-
-        A density without a bound has a neck that a step h reaches to a depth of h^(1/2) alone.
-        """
+        """The factor by which the levels' means fall: step bias or memory of the start, the slower."""
         assert self.contraction is not None
-        order = WEAK_ORDER if self.problem.has_mode else WEAK_ORDER / 2
-        return max(2.0**-order, self.contraction.upper)
+        return max(2.0**-self.weak_order, self.contraction.upper)
 
 
 @np.errstate(invalid="ignore", over="ignore")
