@@ -132,7 +132,8 @@ def test_regression_with_cauchy_noise():
         return -np.log1p((rows["y"] - theta @ x.T) ** 2).sum(axis=1) - 0.5 * np.sum((theta / 5) ** 2, axis=1)
 
     assert_right(result, *quadrature(log_density, result.anchor.mode, result.anchor.sd))
-    assert result.notes == ("modes: no second mode found from 4 starts",)
+    (note,) = result.notes
+    assert note.startswith("modes: no second mode found from")
 
 
 def test_a_rare_category():

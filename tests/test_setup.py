@@ -18,7 +18,7 @@ from tallbayes.errors import DataError, ImproperPosteriorError, NonFiniteError, 
 from tallbayes.expansion import expand
 from tallbayes.mode import FEW_ROWS, find_anchor
 from tallbayes.model import Target, bind
-from tallbayes.modes import ModeSearch, search_second_mode
+from tallbayes.modes import BARRIER_POINTS, ModeSearch, search_modes
 from tallbayes.sums import CHUNK_ROWS, Curvature
 from tallbayes.table import SHUFFLE_SEED, Table, check_rows, make_table, needs_float64
 
@@ -271,12 +271,13 @@ def test_the_twin_of_a_mixture_is_found(dense_limit: int, rows_read: list[int]) 
     target, table, start = bound(model, rows)
     anchor = find_anchor(target, table, start, dense_limit=dense_limit)
     rows_read.clear()
-    search = search_second_mode(target, table, anchor, starts=8)
+    search = search_modes(target, table, anchor)
     assert search.second is not None
     assert np.all(np.abs(search.second - anchor.mode[::-1]) < 0.2 * anchor.sd)
     assert search.share == pytest.approx(0.5, abs=0.05)
     assert search.note.startswith("second mode near [")
-    assert search.evaluations == sum(rows_read)
+    looked = search.evaluations - sum(rows_read)
+    assert looked == len(rows) * (search.points + BARRIER_POINTS)
 
 
 def student_regression(log_prior: Any) -> tb.Model:
@@ -295,17 +296,20 @@ def test_a_regression_with_heavy_tails_has_no_second_mode_found(prior: str, shuf
     rows = gaussian_rows(3_000, 3, noise_scale=1.0, seed=12)
     target, table, start = bound(student_regression(PRIORS[prior]), rows, shuffle)
     anchor = find_anchor(target, table, start)
-    search = search_second_mode(target, table, anchor, starts=4)
+    search = search_modes(target, table, anchor)
     assert search.second is None
-    assert search.note == "no second mode found from 4 starts"
-    assert 0 < search.evaluations < 100 * table.num_rows
+    assert search.note == f"no second mode found from {search.climbs} climbs, among {search.points} points"
+    assert search.climbs >= 4
+    assert search.points > 300
+    # Values on 1,024 rows, and climbs on them: nothing of all 3,000.
+    assert 0 < search.evaluations < 1_024 * (search.points + 50 * search.climbs)
 
 
 def test_the_search_is_left_out_where_the_model_is_log_concave(rows_read: list[int]) -> None:
     target, table, start = bound(tb.families.logistic(), paper_rows(300))
     anchor = find_anchor(target, table, start)
     rows_read.clear()
-    search = search_second_mode(target, table, anchor)
+    search = search_modes(target, table, anchor)
     assert search.note == "log-concave: one mode"
-    assert (search.starts, search.evaluations, rows_read) == (0, 0, [])
+    assert (search.points, search.climbs, search.evaluations, rows_read) == (0, 0, 0, [])
     assert isinstance(search, ModeSearch)

@@ -23,7 +23,8 @@ class Anchor:
 
     `gradient` is that of the log posterior at the mode, `passes` the rows read to find it, in units of N.
     Where `precision` is a vector, `likelihood_hessian` is None. Where an anchor was recentred, `mode` is the mean of a
-    Gaussian that is right on average, `precision` its own, and `hessian` minus that of the log posterior there.
+    Gaussian that is right on average, `precision` its own, and `hessian` minus that of the log posterior there; where
+    no climb reached a mode, `has_mode` is false.
     """
 
     mode: Floats
@@ -35,6 +36,7 @@ class Anchor:
     num_rows: int
     gradient: Floats
     hessian: Floats | None = None
+    has_mode: bool = True
 
     @property
     def recentred(self) -> bool:

@@ -116,11 +116,14 @@ def _require_full_rank(here: Expansion) -> None:
         return
     direction = np.abs(vectors[:, 0])
     involved = [int(j) for j in np.flatnonzero(direction > 0.3 * direction.max())[:6]]
-    what = "indefinite (a saddle)" if values[0] < -SINGULAR else "singular"
+    if values[0] < -SINGULAR:
+        hint = "other start values, away from a point of symmetry"
+        got = f"a saddle: one that is indefinite along parameters {involved}"
+        raise NoConvergenceError(explain("a positive definite Hessian at the mode", got, hint))
     raise RankDeficientError(
         explain(
             "a positive definite Hessian at the mode",
-            f"one that is {what} along parameters {involved}",
+            f"one that is singular along parameters {involved}",
             "drop collinear or constant columns among these, or give them a proper prior",
         )
     )

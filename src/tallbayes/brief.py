@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tallbayes.coefficients import interval_ends
-from tallbayes.display import describe
+from tallbayes.display import describe, mode_heading
 from tallbayes.document import component_names
 from tallbayes.progress import shorten
-from tallbayes.result import Estimate, Result
+from tallbayes.result import Estimate, Mode, Result
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -31,7 +31,9 @@ ABOUT_ERRORS = ("error", "of the number to its left: Monte Carlo, root mean squa
 def brief(result: Result, settings: dict[str, Any], width: int = WIDTH, full: bool = False) -> str:
     """The answer, within a width; with `full` all components, and then levels, rates and tuning."""
     width = min(max(width, LEAST_WIDTH), WIDTH)
-    parts = [_heading(result, settings, width), *_tables(result, width, np.inf if full else MAX_ROWS)]
+    most = np.inf if full else MAX_ROWS
+    parts = [_heading(result, settings, width), *_tables(result, width, most)]
+    parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, most)]
     parts += [_listed([ABOUT_ERRORS], width), _folded(describe(result), width)] if full else [_facts(result, width)]
     return "\n\n".join(part for part in parts if part)
 
@@ -41,6 +43,16 @@ def _heading(result: Result, settings: dict[str, Any], width: int) -> str:
         return ""
     where = f"{settings['family']}, {result.cost.num_data:,} rows of {os.path.basename(settings['data'])}"
     return "\n".join([*_wrap(settings["formula"], width, 4), *_wrap(where, width, 4)])
+
+
+def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
+    """Another mode's answer under a sentence that says what it is."""
+    heading = "\n".join(_wrap(mode_heading(result, mode), width))
+    if mode.result is None:
+        near = [f"{at:.4g} (sd {sd:.2g})" for at, sd in zip(mode.flat_location[:6], mode.flat_sd, strict=False)]
+        more = ", ..." if len(mode.flat_location) > 6 else ""
+        return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
+    return [heading, *_tables(mode.result, width, most)]
 
 
 def _tables(result: Result, width: int, most: float) -> list[str]:

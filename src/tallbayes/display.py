@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.coefficients import interval_ends, parameter_names
-from tallbayes.result import Estimate, Result
+from tallbayes.result import Estimate, Mode, Result
 
 MAX_ROWS = 24
 
@@ -18,6 +18,7 @@ def describe(result: Result) -> str:
     parts = [
         _quantities(result),
         *_ends(result),
+        *_modes(result),
         *([_levels(result), _rates(result)] if result.levels else []),
         _cost(result),
         *_tuning(result),
@@ -25,6 +26,33 @@ def describe(result: Result) -> str:
         f"status: {result.status}",
     ]
     return "\n\n".join(parts)
+
+
+def mode_heading(result: Result, mode: Mode) -> str:
+    """What the numbers of another mode are, in a sentence."""
+    own = 1 - sum(each.share for each in result.modes)
+    sentence = (
+        f"another mode, with {mode.share:.2g} of the posterior's mass by Laplace's estimate; the numbers above are "
+        f"of the heaviest, with {own:.2g}"
+    )
+    return (
+        sentence
+        if mode.result is not None
+        else f"{sentence}; not answered, since {mode.reason}; Laplace's Gaussian there"
+    )
+
+
+def _modes(result: Result) -> list[str]:
+    parts = []
+    for mode in result.modes:
+        if mode.result is not None:
+            body = f"{_quantities(mode.result)}\nstatus there: {mode.result.status}"
+        else:
+            labels = list(mode.structure.labels("parameter"))[:MAX_ROWS]
+            rows = zip(labels, mode.flat_location, mode.flat_sd, strict=False)
+            body = table(("", "mode", "sd"), [(name, f"{at:.4g}", f"{sd:.2g}") for name, at, sd in rows])
+        parts.append(f"{mode_heading(result, mode)}\n{body}")
+    return parts
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

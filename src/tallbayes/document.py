@@ -3,6 +3,7 @@
     status, message, converged
     quantities   name -> component -> value, standard_error, bias_bound, interval, tolerance, met
     intervals    parameter -> lower, upper (2.5% and 97.5% of the posterior), lower_error, upper_error
+    modes        where the posterior has others: share (Laplace's), location, sd, status, quantities, reason
     cost, method, notes, settings
 
 Numbers that are not finite are null.
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.coefficients import interval_ends, parameter_names
-from tallbayes.result import Estimate, Result
+from tallbayes.result import Estimate, Mode, Result
 
 
 def to_json(result: Result, settings: dict[str, Any]) -> str:
@@ -29,6 +30,7 @@ def to_json(result: Result, settings: dict[str, Any]) -> str:
         "converged": result.converged,
         "quantities": {name: _components(estimate) for name, estimate in result.estimates.items()},
         "intervals": _intervals(result),
+        **({"modes": [_mode(mode) for mode in result.modes]} if result.modes else {}),
         "cost": asdict(result.cost) | {"epochs": result.cost.epochs},
         "method": result.method,
         "notes": list(result.notes),
@@ -57,6 +59,20 @@ def _components(estimate: Estimate) -> dict[str, Any]:
             "met": bool(estimate.flat_error[i] <= estimate.flat_tolerance[i]),
         }
         for i, name in enumerate(component_names(estimate))
+    }
+
+
+def _mode(mode: Mode) -> dict[str, Any]:
+    """Another mode: Laplace's Gaussian there, and the answer to the same question, or why there is none."""
+    names = [label.removeprefix(".") or "parameter" for label in mode.structure.labels("")]
+    answer = mode.result
+    return {
+        "share": mode.share,
+        "location": dict(zip(names, mode.flat_location, strict=True)),
+        "sd": dict(zip(names, mode.flat_sd, strict=True)),
+        "status": None if answer is None else answer.status.name,
+        "quantities": {} if answer is None else {name: _components(each) for name, each in answer.estimates.items()},
+        "reason": mode.reason,
     }
 
 

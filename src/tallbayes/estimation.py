@@ -23,14 +23,16 @@ from tallbayes.errors import DataError, InputError, MethodError, TallbayesError,
 from tallbayes.executors import default_executor
 from tallbayes.extension import Question, check_intervals, conclude_run, known_kinds
 from tallbayes.fingerprint import fingerprint
+from tallbayes.foresight import NECK_ORDER, WEAK_ORDER
 from tallbayes.hiring import Hired, hire
 from tallbayes.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.laplace import laplace_level
 from tallbayes.ledger import Ledger, open_ledger
 from tallbayes.levels import BLOCK_PATHS
 from tallbayes.method import Anchored, Method, Multilevel, Randomised, resolve_gradient
+from tallbayes.mode_answers import Repeat, answer_modes
 from tallbayes.model import Model
-from tallbayes.modes import search_second_mode
+from tallbayes.modes import search_modes
 from tallbayes.multilevel import run_multilevel
 from tallbayes.outline import Known, blank, copy_of, outline
 from tallbayes.plans import anchored_problem, compile_programs, first_problem, require_affordable
@@ -50,7 +52,7 @@ from tallbayes.progress import Report, in_phase, reporter, teller
 from tallbayes.quantities import make_estimands, read_quantities
 from tallbayes.randomised import prepare_randomised, require_smooth, run_randomised
 from tallbayes.recall import Search, recalled
-from tallbayes.recentring import recentre
+from tallbayes.recentring import NO_MODE, recentre
 from tallbayes.records import Kept, Recorded
 from tallbayes.result import Cost, Result, Status
 from tallbayes.roles import Executor
@@ -169,13 +171,21 @@ def _answer(asked: Asked, known: Known, progress: bool | Report | None) -> Resul
         try:
             with ExitStack() as stack:
                 question, finished = _found(asked, known, watch, report, stack)
-            return conclude_run(question, finished)
+            result = conclude_run(question, finished)
         except (OutOfTime, KeyboardInterrupt) as end:
             watch.stop()
             watch.found = None
             if isinstance(end, KeyboardInterrupt) and known.anchor is None:
                 raise
             return _outlined(asked, known, end, watch)
+    return answer_modes(
+        result, question.others, question.prepared, Repeat(partial(_elsewhere, asked), asked.budget, asked.ledger)
+    )
+
+
+def _elsewhere(asked: Asked, *, anchor: Anchor, ledger: Path | None, **left: float) -> Result:
+    """The same question about another anchor, with what is left of the budget."""
+    return _answer(replace(asked, anchor=anchor, ledger=ledger, budget=replace(asked.budget, **left)), Known(), False)  # type: ignore[arg-type]
 
 
 def _outlined(asked: Asked, known: Known, end: BaseException, watch: Watch) -> Result:
@@ -261,6 +271,7 @@ def _found(asked: Asked, known: Known, watch: Watch, report: Report, stack: Exit
     require_affordable(problem, asked.budget, method)
     run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)
     run.kept_bytes, run.seconds_before = asked.kept_bytes, known.seconds
+    run.weak_order = WEAK_ORDER if prepared.anchor.has_mode else NECK_ORDER
     if book is not None:
         wanted = {asked.kind: asked.plain_size, "interval": asked.interval_tolerance}
         run.decisions = Kept(book, asked.seed, json.dumps(wanted, default=float))
@@ -316,7 +327,7 @@ def _set_up(
         begin("second mode")
         prepared, known.search = aside(_searched, prepared, anchor is not None, executor)
         known.prepared = prepared
-    if recentres and anchor is None and not known.centred:
+    if recentres and anchor is None and prepared.anchor.has_mode and not known.centred:
         begin("recentring")
         return aside(_recentred, prepared, known.search, executor)
     return prepared, known.search
@@ -340,17 +351,25 @@ def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> 
     """Look for a second mode, unless an earlier run has; whether there is one, and what to say of it."""
     notes = (prepared.anchor.note,) if prepared.anchor.note else ()
     if anchored_before:
-        return prepared, (False, (*notes, "modes: not searched, since an anchor was given"))
-    search = search_second_mode(prepared.target, prepared.table, prepared.anchor, executor)
-    paid = replace(prepared, setup_evaluations=prepared.setup_evaluations + search.evaluations)
-    return paid, (search.second is not None, (*notes, f"modes: {search.note}"))
+        return prepared, ((), (*notes, "modes: not searched, since an anchor was given"))
+    if not prepared.anchor.has_mode:
+        return prepared, ((), (*notes, f"centre: {NO_MODE}", "modes: not searched, since no climb ends"))
+    search = search_modes(prepared.target, prepared.table, prepared.anchor, executor)
+    spent = prepared.setup_evaluations + search.evaluations
+    return replace(prepared, anchor=search.anchor, setup_evaluations=spent), (
+        search.others,
+        (*notes, f"modes: {search.note}"),
+    )
 
 
 def _recentred(prepared: Prepared, search: Search, executor: Executor) -> tuple[Prepared, Search]:
     """Anchor to the posterior's mean where its mass is far from the mode, and say so."""
     found = recentre(prepared.target, prepared.table, prepared.anchor, executor)
-    paid = replace(prepared, anchor=found.anchor, setup_evaluations=prepared.setup_evaluations + found.evaluations)
-    return paid, (search[0], (*search[1], found.note) if found.note else search[1])
+    others = [recentre(prepared.target, prepared.table, peak.anchor, executor) for peak in search[0]]
+    spent = prepared.setup_evaluations + sum(each.evaluations for each in (found, *others))
+    moved = tuple(replace(peak, anchor=each.anchor) for peak, each in zip(search[0], others, strict=True))
+    notes = (*search[1], found.note) if found.note else search[1]
+    return replace(prepared, anchor=found.anchor, setup_evaluations=spent), (moved, notes)
 
 
 def _solve(method: Method, run: Run, prepared: Prepared, known: Known) -> Finished:

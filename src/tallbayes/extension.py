@@ -15,6 +15,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.hiring import hire
 from tallbayes.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.method import Method, Randomised
+from tallbayes.modes import Peak
 from tallbayes.multilevel import run_multilevel
 from tallbayes.preparation import Prepared, refine_precision
 from tallbayes.progress import Report, reporter, teller
@@ -34,7 +35,7 @@ class Question:
     method: Method
     prepared: Prepared
     settings: dict[str, Any]
-    second_mode: bool
+    others: tuple[Peak, ...]
     notes: tuple[str, ...]
 
 
@@ -42,7 +43,7 @@ def conclude_run(question: Question, finished: Finished) -> Result:
     q = question
     kept = replace(finished.run, seconds_before=finished.run.seconds_before + time.monotonic() - finished.run.started)
     continuation = partial(_extend, question, replace(finished, run=kept))
-    return conclude(finished, q.prepared, q.method, q.settings, q.second_mode, q.notes, continuation)
+    return conclude(finished, q.prepared, q.method, q.settings, bool(q.others), q.notes, continuation)
 
 
 def _extend(

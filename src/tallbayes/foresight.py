@@ -18,6 +18,8 @@ from tallbayes.moments import Floats
 
 PILOT_PATHS = 64
 WEAK_ORDER = 1.0
+# A density without a bound has a neck, and a step h reaches to a depth of h^(1/2) of it.
+NECK_ORDER = 0.5
 # Blocks a worker that idle ones may begin before anything is known.
 UNKNOWN_BLOCKS = 64
 MOST_DOUBT = 0.1

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tallbayes import ascent, lbfgs
 from tallbayes.anchor import Anchor
 from tallbayes.ascent import Propose, climb
 from tallbayes.errors import PosteriorError
@@ -69,6 +70,12 @@ def find_anchor(
     return anchor_at(route(survey, start), survey.passes, table.num_rows)
 
 
+def climb_to_anchor(survey: Survey, start: Floats, max_iterations: int) -> Anchor:
+    """The anchor of the mode whose slopes `start` is on, by climbing on all rows alone."""
+    route = _climb_diagonal if survey.curvature is Curvature.NONE else _climb_dense
+    return anchor_at(route(survey, start, max_iterations=max_iterations), survey.passes, survey.table.num_rows)
+
+
 def anchor_at(here: Expansion, passes: float, num_rows: int) -> Anchor:
     """The anchor of an expansion at the mode."""
     dense = here.hessian.ndim == 2
@@ -108,7 +115,11 @@ def _climb_through(samples: list[Ranges], survey: Survey, route: Callable[..., E
 
 
 def _climb_dense(
-    survey: Survey, start: Floats, ranges: Ranges | None = None, sample: Ranges | None = None
+    survey: Survey,
+    start: Floats,
+    ranges: Ranges | None = None,
+    sample: Ranges | None = None,
+    max_iterations: int = ascent.MAX_ITERATIONS,
 ) -> Expansion:
     """Newton on the given rows, or on all; then with steps by the model that a sample makes of them."""
 
@@ -119,11 +130,15 @@ def _climb_dense(
     require_finite(first, "at the start values")
     close = _close(survey.table.num_rows) if ranges is None else CLOSE_FOR_SAMPLE
     propose = _proposer(survey, sample, close) if sample is not None else None
-    return climb(evaluate, first, close, survey.table.num_rows, propose)
+    return climb(evaluate, first, close, survey.table.num_rows, propose, max_iterations)
 
 
 def _climb_diagonal(
-    survey: Survey, start: Floats, ranges: Ranges | None = None, sample: Ranges | None = None
+    survey: Survey,
+    start: Floats,
+    ranges: Ranges | None = None,
+    sample: Ranges | None = None,
+    max_iterations: int = lbfgs.MAX_ITERATIONS,
 ) -> Expansion:
     """L-BFGS on the given rows, or on all."""
 
@@ -136,7 +151,7 @@ def _climb_diagonal(
     first = expand_diagonal(start)
     require_finite(first, "at the start values")
     close = max(_close(survey.table.num_rows), CLOSE_BY_VALUES) if ranges is None else CLOSE_FOR_SAMPLE
-    return climb_diagonal(evaluate, expand_diagonal, first, close)
+    return climb_diagonal(evaluate, expand_diagonal, first, close, max_iterations)
 
 
 def _close(num_rows: int) -> float:
@@ -152,10 +167,10 @@ def _proposer(survey: Survey, sample: Ranges, close: float) -> Propose:
         near = survey(here.theta, sample)
 
         def matched(theta: Floats) -> Expansion:
-            return _match(survey(theta, sample), near, here)
+            return matched_to(survey(theta, sample), near, here)
 
         try:
-            first = _match(near, near, here)
+            first = matched_to(near, near, here)
             return climb(matched, first, close / 10, survey.table.num_rows, max_iterations=MODEL_ITERATIONS).theta
         except PosteriorError:
             return None
@@ -163,7 +178,7 @@ def _proposer(survey: Survey, sample: Ranges, close: float) -> Propose:
     return propose
 
 
-def _match(there: Expansion, near: Expansion, here: Expansion) -> Expansion:
+def matched_to(there: Expansion, near: Expansion, here: Expansion) -> Expansion:
     """A sample's expansion plus the quadratic that makes `near`, at the same point, equal to `here`."""
     v = there.theta - here.theta
     slope, curvature = here.gradient - near.gradient, here.hessian - near.hessian

@@ -14,10 +14,11 @@ from tallbayes.canary import require_sound
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.expansion import expand
 from tallbayes.importance import Listing, list_rows
-from tallbayes.mode import anchor_at, find_anchor
+from tallbayes.mode import anchor_at
 from tallbayes.model import Model, Target, bind, runs_in_float32
 from tallbayes.probes import Probe, make_probe
 from tallbayes.quantities import Estimands
+from tallbayes.recentring import find_mode_or_balance
 from tallbayes.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.roles import Executor
 from tallbayes.stored import Stored, map_table
@@ -178,7 +179,7 @@ def find_centre(placed: Placed, anchor: Anchor | None, executor: Executor | None
     """The mode found, or one that was given verified; sums over rows run on the executor."""
     target, table = placed.target, placed.table
     if anchor is None:
-        found = find_anchor(target, table, placed.start, executor)
+        found = find_mode_or_balance(target, table, placed.start, executor)
     else:
         found = _renewed(target, table, anchor, executor)
     return Prepared(
@@ -210,7 +211,9 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
             )
         )
     found = anchor_at(here, passes=1, num_rows=table.num_rows)
-    return replace(found, precision=anchor.precision, hessian=found.precision) if anchor.recentred else found
+    if not anchor.recentred:
+        return found
+    return replace(found, precision=anchor.precision, hessian=found.precision, has_mode=anchor.has_mode)
 
 
 def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from tallbayes.anchor import Anchor
 from tallbayes.ledger import Ledger
+from tallbayes.modes import Peak
 from tallbayes.preparation import Placed, Prepared
 
-# Whether there is a second mode, and what to say of the search.
-Search = tuple[bool, tuple[str, ...]]
+# The other modes, and what to say of the search.
+Search = tuple[tuple[Peak, ...], tuple[str, ...]]
 # Roots and inverses of matrices, which another number of threads may round otherwise.
 DERIVED = ("factor", "whitening", "mismatch", "covariance")
 
@@ -24,12 +25,13 @@ def recalled(
     if known is not None:
         parts = placed.target, placed.table, _restored(known["anchor"], known["derived"]), known["evaluations"]
         prepared = Prepared(*parts, placed.precision, placed.asked_precision)
-        return prepared, (known["second_mode"], tuple(known["notes"]))
+        return prepared, (tuple(Peak(*peak) for peak in known["modes"]), tuple(known["notes"]))
     prepared, search = set_up()
     derived = {name: getattr(prepared.anchor, name) for name in DERIVED}
     spent = prepared.setup_evaluations
     value = {"anchor": prepared.anchor, "derived": derived, "evaluations": spent}
-    ledger.enter(None, "set-up", "", {**value, "second_mode": search[0], "notes": search[1]})
+    modes = [(peak.anchor, peak.share) for peak in search[0]]
+    ledger.enter(None, "set-up", "", {**value, "modes": modes, "notes": search[1]})
     ledger.forget("sums")
     return prepared, search
 

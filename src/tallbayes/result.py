@@ -229,8 +229,36 @@ class Regression:
 
 
 @dataclass(frozen=True, eq=False)
+class Mode:
+    """Another mode of the posterior than the one whose numbers the result gives.
+
+    `share` is its part of the posterior's mass by Laplace's estimate, and so are `location`, the centre of the
+    Gaussian there in the parameters' own terms, and `sd`. `result` answers the same question at this mode alone; where
+    there is none, `reason` says why.
+    """
+
+    share: float
+    structure: Structure = field(repr=False)
+    flat_location: Floats
+    flat_sd: Floats
+    result: Result | None = field(default=None, repr=False)
+    reason: str = ""
+
+    @property
+    def location(self) -> Any:
+        return self.structure.build(self.flat_location)
+
+    @property
+    def sd(self) -> Any:
+        return self.structure.build(self.flat_sd)
+
+
+@dataclass(frozen=True, eq=False)
 class Result:
-    """What `estimate` returns; see the fields' own descriptions, or print it."""
+    """What `estimate` returns; see the fields' own descriptions, or print it.
+
+    Where the posterior has several modes the numbers are of the heaviest, and `modes` are the others.
+    """
 
     estimates: dict[str, Estimate]
     status: Status
@@ -246,6 +274,7 @@ class Result:
     posterior: Any = None
     encoding: Any = None
     regression: Regression | None = None
+    modes: tuple[Mode, ...] = ()
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:

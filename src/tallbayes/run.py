@@ -135,6 +135,7 @@ class Run:
     decisions: Decisions = field(default_factory=Unrecorded)
     speculative: int = 0
     dispatch: Callable[..., Dispatcher] = Dispatcher
+    weak_order: float = WEAK_ORDER
     # Not copied: another run has another problem, executor or number of samples.
     dispatcher: Dispatcher | None = field(default=None, init=False, repr=False)
 
@@ -150,7 +151,7 @@ class Run:
     def rho(self) -> float:
         """The factor by which the levels' means fall: step bias or memory of the start, the slower."""
         assert self.contraction is not None
-        return max(2.0**-WEAK_ORDER, self.contraction.upper)
+        return max(2.0**-self.weak_order, self.contraction.upper)
 
 
 @np.errstate(invalid="ignore", over="ignore")

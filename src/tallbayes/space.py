@@ -34,6 +34,17 @@ class Space:
         """Whether theta is u, but for its shape."""
         return all(isinstance(constraint, Real) for constraint in self.constraints)
 
+    def labels(self) -> list[str]:
+        """A name for every entry of the flat vector: of the leaf it belongs to, and its place there."""
+        numbered = jax.tree.unflatten(self.treedef, range(len(self.shapes)))
+        paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(numbered)]
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") or "theta" for path in paths]
+        return [
+            name + (f"[{','.join(map(str, index))}]" if index else "")
+            for name, shape in zip(names, self.shapes, strict=True)
+            for index in np.ndindex(shape)
+        ]
+
     def theta(self, vector: jax.Array | np.ndarray) -> Any:
         """The pytree."""
         pairs = zip(self.constraints, self._parts(vector), strict=True)

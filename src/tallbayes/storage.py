@@ -19,7 +19,7 @@ from tallbayes.ladder import Ladder
 from tallbayes.posterior import Posterior
 from tallbayes.probes import Probe
 from tallbayes.reading import Entries, Part, Reading
-from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Regression, Result, Status, Trial, Tuning
+from tallbayes.result import Contraction, Cost, Estimate, Level, Mode, Rates, Regression, Result, Status, Trial, Tuning
 from tallbayes.structure import Structure
 
 FORMAT = "tallbayes result 5"
@@ -34,12 +34,14 @@ _TYPES = {
         Estimate,
         Ladder,
         Level,
+        Mode,
         Part,
         Posterior,
         Probe,
         Rates,
         Reading,
         Regression,
+        Result,
         Rungs,
         Structure,
         Trial,
@@ -51,10 +53,7 @@ _TYPES = {
 def save(result: Result, path: str | Path) -> None:
     """Write beside the target, then rename: a reader sees the old file or the new one."""
     arrays: dict[str, np.ndarray] = {}
-    fields = {name: getattr(result, name) for name in _RESULT_FIELDS}
-    if result.posterior is not None:
-        fields["posterior"] = replace(result.posterior, stored=result.posterior.reading, live=None)
-    document = {"format": FORMAT, "result": _encode(fields, arrays)}
+    document = {"format": FORMAT, "result": _encode(_fields(result), arrays)}
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     with open(partial, "wb") as file:
@@ -119,6 +118,16 @@ _RESULT_FIELDS = (
 )
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    """What is kept of a dataclass: all of it, but for what a result holds of its process; no modes, no word of them."""
+    if not isinstance(value, Result):
+        return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
+    fields = {name: getattr(value, name) for name in _RESULT_FIELDS}
+    if value.posterior is not None:
+        fields["posterior"] = replace(value.posterior, stored=value.posterior.reading, live=None)
+    return fields | ({"modes": value.modes} if value.modes else {})
+
+
 def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -135,8 +144,7 @@ def _encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, list | tuple):
         return {type(value).__name__: [_encode(item, arrays) for item in value]}
     kind = type(value).__name__
-    fields = {name: getattr(value, name) for name in type(value).__dataclass_fields__}
-    return {"type": kind, "fields": _encode(fields, arrays)}
+    return {"type": kind, "fields": _encode(_fields(value), arrays)}
 
 
 def _decode(value: Any, arrays: Any) -> Any:

@@ -169,7 +169,11 @@ def _make_model(
 def _described(notes: tuple[str, ...], encoding: Any, result: Result) -> Result:
     """The result with what the formula door has to say, and so every extension of it."""
     further = None if result.continuation is None else partial(_continue, notes, encoding, result.continuation)
-    return replace(result, notes=(*notes, *result.notes), encoding=encoding, continuation=further)
+    modes = tuple(
+        each if each.result is None else replace(each, result=_described(notes, encoding, each.result))
+        for each in result.modes
+    )
+    return replace(result, notes=(*notes, *result.notes), encoding=encoding, modes=modes, continuation=further)
 
 
 def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[..., Result], **changes: Any) -> Result:
