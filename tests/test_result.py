@@ -159,7 +159,7 @@ def test_status_and_convergence(result: tb.Result) -> None:
 
 @pytest.mark.parametrize("which", ["result", "papers"])
 def test_costs_add_up(which: str, request: pytest.FixtureRequest) -> None:
-    """Passes in set-up: those that found the mode, and one for the leverages where rows may be listed by them."""
+    """In set-up: what found the mode, a pass for rows that matter where they may be listed, and what a probe has read."""
     this = request.getfixturevalue(which)
     cost, batch = this.cost, rows_a_step(this)
     # 64 pairs of paths of 3 dT each measure the contraction.
@@ -170,7 +170,8 @@ def test_costs_add_up(which: str, request: pytest.FixtureRequest) -> None:
     assert cost.evaluations == sum(level.evaluations for level in this.levels) + pairs
     assert cost.num_data == 200
     assert cost.epochs == cost.evaluations / 200
-    assert cost.setup_evaluations == (this.anchor.passes + (which == "result")) * 200
+    looks = 200 + this.posterior.probe.rows_read if which == "result" else 0
+    assert cost.setup_evaluations == this.anchor.passes * 200 + looks
     assert cost.speculative_evaluations == 0
     assert cost.seconds > 0
 
@@ -421,8 +422,9 @@ def test_a_loaded_result_cannot_be_extended_but_its_anchor_can_be_used(result: t
     with pytest.raises(tb.TallbayesError, match=r"anchor=result\.anchor"):
         loaded.extend(tolerance=0.1)
     again = run(anchor=loaded.anchor)
-    # One pass to expand it anew, one for the leverages.
-    assert again.cost.setup_evaluations == 2 * 200 < result.cost.setup_evaluations
+    # One pass to expand it anew, one for rows that matter, and a probe.
+    probe = again.posterior.probe.rows_read
+    assert again.cost.setup_evaluations - probe == 2 * 200 < result.cost.setup_evaluations - probe
     assert_same(again.estimates, result.estimates)
     assert again.notes == ("modes: not searched, since an anchor was given",)
 

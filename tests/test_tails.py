@@ -11,11 +11,12 @@ import tallbayes as tb
 from tallbayes import preparation
 from tallbayes.mode import find_anchor
 from tallbayes.model import bind
-from tallbayes.probes import Probe, make_probe
+from tallbayes.probes import make_probe
 from tallbayes.quantities import make_estimands
 from tallbayes.result import Status
 from tallbayes.table import check_rows, make_table
-from tallbayes.tails import coupled, tails_of
+from tallbayes.tail_variances import tails_of
+from tallbayes.tails import Probe, coupled
 
 FIVE_EVENTS = {"x": np.ones((50, 1)), "y": np.repeat([1.0, 0.0], [5, 45])}
 CUT = -3.6

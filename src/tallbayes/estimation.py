@@ -58,7 +58,7 @@ from tallbayes.result import Cost, Result, Status
 from tallbayes.roles import Executor
 from tallbayes.run import KEPT_BYTES, Budget, Run, budget_within
 from tallbayes.stored import Stored
-from tallbayes.tails import tails_of
+from tallbayes.tail_variances import tails_of
 from tallbayes.tolerances import KINDS, check_tolerances, resolve_tolerances
 from tallbayes.watch import OutOfTime, Watch, aside, begin, current, watching
 from tallbayes.weights import weigh

@@ -22,13 +22,12 @@ from tallbayes.anchor import Anchor
 from tallbayes.answers import Rungs, combine, scaled
 from tallbayes.errors import InputError, explain
 from tallbayes.moments import Floats
-from tallbayes.probes import Probe
 from tallbayes.projections import INDICATOR_RATE, Projection, densities, on_line, quantiles
 from tallbayes.reading import Line, Reading
 from tallbayes.result import Estimate
 from tallbayes.signed import signed_quantiles
 from tallbayes.structure import Structure
-from tallbayes.tails import Probed, quiet_ends
+from tallbayes.tails import Probe, Probed, quiet_ends
 
 NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16

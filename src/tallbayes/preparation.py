@@ -16,7 +16,7 @@ from tallbayes.expansion import expand
 from tallbayes.importance import Listing, list_rows
 from tallbayes.mode import anchor_at
 from tallbayes.model import Model, Target, bind, runs_in_float32
-from tallbayes.probes import Probe, make_probe
+from tallbayes.probes import make_probe
 from tallbayes.quantities import Estimands
 from tallbayes.recentring import find_mode_or_balance
 from tallbayes.resolution import ROUNDING, SHARE, Blurred, worst_resolved
@@ -24,6 +24,7 @@ from tallbayes.roles import Executor
 from tallbayes.stored import Stored, map_table
 from tallbayes.sums import CHUNK_ROWS, Curvature
 from tallbayes.table import Table, check_rows, make_table, needs_float64
+from tallbayes.tails import Probe
 from tallbayes.tolerances import Tolerances
 from tallbayes.unpacking import by_name, casting, unpacking
 from tallbayes.watch import begin_pass, count_rows

@@ -8,16 +8,15 @@ on rays far out. With q the density that a point was drawn from, the weights
 
     w_G = phi(u) / q(u),   w = exp(rho(u)) w_G
 
-stand for the Gaussian and for the posterior, tails included (`tails` reads them). Rows are those of the first places of
-the list, or all where they are few: rho is a sum of remainders of third order, of which a place holds at most twice its
-share. The same rows give the covariance of one place's remainder, and so that of any batch,
+stand for the Gaussian and for the posterior, tails included (`tails` has what follows). Rows are those of the first
+places of the list, or all where they are few: rho is a sum of remainders of third order, of which a place holds at most
+twice its share. The same rows give the covariance of one place's remainder, and so that of any batch,
 
     S = E_u [ L sum_p w_p^2 r_p(u) r_p(u)^T - r(u) r(u)^T ],   Cov = S / n of the estimate of r from n places
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -30,6 +29,7 @@ from tallbayes.importance import Listing, in_float64
 from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.table import Table
+from tallbayes.tails import Probe
 
 MOST_ROWS = 1024
 PLAIN_DRAWS, DRAWS_A_DIRECTION = 96, 8
@@ -38,33 +38,6 @@ MOST_DIRECTIONS, MOST_RAYS = 16, 8
 RADII = 8.0 * 2.0 ** (np.arange(5) / 2)
 NOISE_PAIRS = 4
 TOGETHER = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """Whitened points with rho and r there, and the log of q / phi; points on rays beside them, (rays, radii, d).
-
-    `noise` is S; rows_read counts what all of it took.
-    """
-
-    points: Floats
-    log_ratio: Floats
-    remainder: Floats
-    log_proposal: Floats
-    rays: Floats
-    ray_log_ratio: Floats
-    noise: Floats
-    rows_read: int
-
-    def weights(self) -> tuple[Floats, Floats]:
-        """Of every point, for the posterior and for the Gaussian; each adds up to 1."""
-        return _normalised(self.log_ratio - self.log_proposal), _normalised(-self.log_proposal)
-
-
-def _normalised(log_weights: Floats) -> Floats:
-    finite = np.where(np.isfinite(log_weights), log_weights, -np.inf)
-    weights = np.exp(finite - finite.max())
-    return weights / weights.sum()
 
 
 def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | None) -> Probe | None:

@@ -17,10 +17,10 @@ from tallbayes.decisions import Decision
 from tallbayes.errors import ResultFileError, explain
 from tallbayes.ladder import Ladder
 from tallbayes.posterior import Posterior
-from tallbayes.probes import Probe
 from tallbayes.reading import Entries, Part, Reading
 from tallbayes.result import Contraction, Cost, Estimate, Level, Mode, Rates, Regression, Result, Status, Trial, Tuning
 from tallbayes.structure import Structure
+from tallbayes.tails import Probe
 
 FORMAT = "tallbayes result 5"
 _TYPES = {
