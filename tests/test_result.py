@@ -159,7 +159,7 @@ def test_status_and_convergence(result: tb.Result) -> None:
 
 @pytest.mark.parametrize("which", ["result", "papers"])
 def test_costs_add_up(which: str, request: pytest.FixtureRequest) -> None:
-    """In set-up: what found the mode, a pass for rows that matter where they may be listed, and what a probe has read."""
+    """In set-up: what found the mode, a pass for rows that matter where they may be listed, and a probe."""
     this = request.getfixturevalue(which)
     cost, batch = this.cost, rows_a_step(this)
     # 64 pairs of paths of 3 dT each measure the contraction.
@@ -605,7 +605,7 @@ def test_progress_sees_errors_and_targets_and_changes_nothing(result: tb.Result)
     assert_same(watched.estimates, result.estimates)
     phases = [progress.phase for progress in seen if not progress.has_error]
     set_up = ["checking rows", "placing rows", "mode", "second mode", "recentring", "quantities", "rows that matter"]
-    assert list(dict.fromkeys(phases)) == [*set_up, "Gaussian level", "tuning", "sampling"]
+    assert list(dict.fromkeys(phases)) == [*set_up, "tails", "Gaussian level", "tuning", "sampling"]
     seen = [progress for progress in seen if progress.has_error]
     assert seen
     labels = {"mean[0]", "mean[1]", "sd[0]", "sd[1]"}
