@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import quadrature
+from jax.scipy.special import logsumexp
 from questions import Answer, Question
 from scipy.special import expit
 
@@ -22,7 +23,7 @@ def mixture(weights: tuple[float, float], centres: np.ndarray, sds: tuple[float,
 
     def log_prior(theta: Any) -> Any:
         squares = jnp.sum((theta - centres) ** 2, axis=1) / size**2
-        return jnp.log(jnp.sum(share / size ** centres.shape[1] * jnp.exp(-0.5 * squares)))
+        return logsumexp(jnp.log(share) - centres.shape[1] * jnp.log(size) - 0.5 * squares)
 
     def log_likelihood(theta: Any, row: Any) -> Any:
         return 0.0 * row["y"] * theta[0]
@@ -39,14 +40,14 @@ def minor_mode(tolerance: float) -> Question:
 
 
 def heavy_mode(tolerance: float) -> Question:
-    """All but a millionth of the mass is six sds from where the search starts."""
-    return mixture((1e-6, 1 - 1e-6), np.array([[0.0], [8.0]]), (1.0, 1.0), tolerance)
+    """All but a millionth of the mass is twelve sds from where the search starts."""
+    return mixture((1e-6, 1 - 1e-6), np.array([[0.0], [12.0]]), (1.0, 1.0), tolerance)
 
 
 def mode_in_direction(number: int, tolerance: float) -> Question:
-    """In two dimensions: two fifths of the mass six sds away, in one of twelve directions."""
+    """In two dimensions: two fifths of the mass eight sds away, in one of twelve directions."""
     angle = 2 * np.pi * number / 12
-    centres = np.array([[0.0, 0.0], [6 * np.cos(angle), 6 * np.sin(angle)]])
+    centres = np.array([[0.0, 0.0], [8 * np.cos(angle), 8 * np.sin(angle)]])
     return mixture((0.6, 0.4), centres, (1.0, 1.0), tolerance)
 
 

@@ -21,6 +21,7 @@ import tallbayes as tb
 
 WIDE = 10.0
 EVENTS, EXPOSURE = 5, 50
+BENT = 5.0
 ENDS = (0.001, 0.025, 0.975, 0.999)
 
 
@@ -106,20 +107,18 @@ def five_rows(tolerance: float) -> Question:
 
 
 def curved_quantiles(tolerance: float, num_rows: int = 4) -> Question:
-    """The bent coordinate's; a given b is Gaussian, so that its distribution function is one sum over b."""
+    """The bent coordinate's; a given b is Gaussian, so that its density is one sum over b."""
     model = tb.Model(
-        lambda theta: -0.5 * jnp.sum(theta**2), lambda theta, row: -0.5 * (row["y"] - theta[0] - theta[1] ** 2) ** 2,
+        lambda theta: -0.5 * (theta[0] / BENT) ** 2 - 0.5 * theta[1] ** 2,
+        lambda theta, row: -0.5 * (row["y"] - theta[0] - theta[1] ** 2) ** 2,
         np.zeros(2),
-    )  # fmt: skip
-    b = np.linspace(-7, 7, 4001)
-    precision = num_rows + 1.0
-    centre = -num_rows * b**2 / precision
-    log_weight = -0.5 * b**2 - 0.5 * num_rows * b**4 / precision
-    weight = np.exp(log_weight)
-    a = np.linspace(-20, 4, 40_001)
+    )
+    b, a = np.linspace(-7, 7, 1401), np.linspace(-30, 6, 20_001)
+    precision = num_rows + 1 / BENT**2
+    weight = np.exp(-0.5 * b**2 - 0.5 * b**4 * num_rows / (num_rows * BENT**2 + 1))
     density = np.zeros_like(a)
-    for each, mean in zip(weight, centre, strict=True):
-        density += each * np.exp(-0.5 * precision * (a - mean) ** 2)
+    for each, centre in zip(weight, -num_rows * b**2 / precision, strict=True):
+        density += each * np.exp(-0.5 * precision * (a - centre) ** 2)
     marginal = quadrature.Marginal(a, density / quadrature.simpson(density, a))
     truth = {"quantile": [marginal.quantile(p) for p in ENDS]}
     return Question(model, {"y": np.zeros(num_rows)}, truth, tolerance, read=partial(quantile_ends, "[0]"))

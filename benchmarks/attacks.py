@@ -136,7 +136,7 @@ ATTACKS = (
     Attack("minor-mode", 4, "a mixture 0.9 / 0.1, six sds apart", "10 of 10 converge without it",
            partial(modes.minor_mode, 0.05)),
     Attack("heavy-mode", 4, "all mass but a millionth at the mode where the search does not start",
-           "600 tolerances off", partial(modes.heavy_mode, 0.05), counts_all=True),
+           "600 tolerances off", partial(modes.heavy_mode, 0.02), counts_all=True),
     Attack("mode-in-12-directions", 4, "in two dimensions, a mode of weight 0.4 in twelve directions",
            "missed in 4 of 12", direction, variants=12),
     Attack("predictions-far-out", 5, "predictions where the sd of the linear predictor is 8 and 20, and their sds",
