@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import quadrature
 from jax.scipy.special import logsumexp
-from questions import Answer, Question
+from questions import Question
 from scipy.special import expit
 
 import tallbayes as tb
+from tallbayes.structure import Structure
 
 # The error of Prediction.sd, by the name of its field; without such a field it is published without an error.
 SD_ERRORS = ("sd_standard_error", "sd_bias_bound")
@@ -66,17 +67,20 @@ def far_rows(tolerance: float) -> Question:
         for row in far
     ]
 
-    def read(result: Any) -> dict[str, Answer]:
+    def read(result: tb.Result) -> dict[str, tb.Estimate]:
         found = result.predict({"x": far[:, None]})
-        parts = {"mean": (found.standard_error, found.bias_bound)}
-        parts["sd"] = tuple(np.asarray(getattr(found, each, np.zeros(len(far)))) for each in SD_ERRORS)
-        return {name: _answer(getattr(found, name), *errors) for name, errors in parts.items()}
+        errors = {
+            "mean": (found.standard_error, found.bias_bound),
+            "sd": tuple(np.asarray(getattr(found, each, np.zeros(len(far)))) for each in SD_ERRORS),
+        }
+        return {name: predicted(name, getattr(found, name), *both) for name, both in errors.items()}
 
     truth = {"mean": [mean for mean, _ in exact], "sd": [spread for _, spread in exact]}
     return Question(tb.families.logistic(prior_scale=1.0), {"x": x, "y": y}, truth, tolerance, read=read)
 
 
-def _answer(value: np.ndarray, standard_error: np.ndarray, bias_bound: np.ndarray) -> Answer:
-    """value +- (1.96 se + bias bound); what is allowed is a thousandth, in units of a probability."""
+def predicted(name: str, value: np.ndarray, standard_error: np.ndarray, bias_bound: np.ndarray) -> tb.Estimate:
+    """value +- (1.96 se + bias bound); what is allowed is that, or a thousandth if it is less."""
     half = 1.96 * standard_error + bias_bound
-    return Answer(value, value - half, value + half, standard_error, np.maximum(half, 1e-3))
+    structure, freedom = Structure.leaf(value.shape), np.full(len(value), np.inf)
+    return tb.Estimate(name, structure, value, standard_error, bias_bound, freedom, np.maximum(half, 1e-3))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import quadrature
-from questions import Answer, Question, answer
+from questions import Question
 from scipy import stats
 
 import tallbayes as tb
@@ -52,9 +52,8 @@ def tail(name: str, tolerance: float) -> Question:
     return Question(model, rows, {name: [truth]}, tolerance, {"quantities": {name: function}})
 
 
-def quantile_ends(what: Any, result: Any) -> dict[str, Answer]:
-    found = answer(result.posterior.quantile(list(ENDS), what))
-    return {"quantile": found}
+def quantile_ends(what: str, result: tb.Result) -> dict[str, tb.Estimate]:
+    return {"quantile": result.posterior.quantile(list(ENDS), what)}
 
 
 def skewed_quantiles(tolerance: float) -> Question:
@@ -68,8 +67,8 @@ def tail_density(tolerance: float) -> Question:
     model, rows, marginal = five_events()
     points = [edge(0.001), edge(0.01), edge(0.99), edge(0.999)]
 
-    def read(result: Any) -> dict[str, Answer]:
-        return {"density": answer(result.posterior.density(points, "[0]"))}
+    def read(result: tb.Result) -> dict[str, tb.Estimate]:
+        return {"density": result.posterior.density(points, "[0]")}
 
     return Question(model, rows, {"density": marginal.density_at(points)}, tolerance, read=read)
 

@@ -27,25 +27,25 @@ def overdispersed(overdispersion: float, tolerance: float, num_rows: int = 1000)
     """Counts of mean 5: a negative binomial with an intercept alone."""
     rng = np.random.default_rng(24)
     y = rng.poisson(5.0 * rng.gamma(1 / overdispersion, overdispersion, num_rows)).astype(float)
-    counts, times = np.unique(y, return_counts=True)
-
-    def log_density(points: np.ndarray) -> np.ndarray:
-        """Of (eta, log a), with the Jacobian of the logarithm; r = 1 / a."""
-        eta, a = points[:, 0], np.exp(points[:, 1])
-        r, total = 1 / a, -0.5 * points[:, 0] ** 2 - 0.5 * a**2 + points[:, 1]
-        for count, number in zip(counts, times, strict=True):
-            chance = gammaln(count + r) - gammaln(r) + count * (eta - np.log(r + np.exp(eta)))
-            total = total + number * (chance + r * (np.log(r) - np.log(r + np.exp(eta))))
-        return total
-
     one = np.linspace(-1, 1, 401)
     eta, log_a = np.meshgrid(np.log(y.mean()) + 0.4 * one, np.log(overdispersion) + 8.0 * one - 5.0, indexing="ij")
     points = np.column_stack([eta.ravel(), log_a.ravel()])
-    height = log_density(points)
+    # The priors are N(0, 1) and half-normal; the grid is even in log a.
+    a = np.exp(points[:, 1])
+    height = count_likelihood(points[:, 0], a, y) - 0.5 * points[:, 0] ** 2 - 0.5 * a**2 + points[:, 1]
     weights = np.exp(height - height.max())
-    grid = quadrature.Grid(np.column_stack([points[:, 0], np.exp(points[:, 1])]), weights / weights.sum())
+    grid = quadrature.Grid(np.column_stack([points[:, 0], a]), weights / weights.sum())
     rows = {"x": np.ones((num_rows, 1)), "y": y}
     return Question(tb.families.negative_binomial(), rows, {"mean": grid.mean, "sd": grid.sd}, tolerance)
+
+
+def count_likelihood(eta: np.ndarray, overdispersion: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of negative binomial counts with mean exp(eta), up to a constant; r = 1 / overdispersion."""
+    r, total = 1 / overdispersion, 0.0
+    for count, number in zip(*np.unique(y, return_counts=True), strict=True):
+        chance = gammaln(count + r) - gammaln(r) + count * (eta - np.log(r + np.exp(eta)))
+        total = total + number * (chance + r * (np.log(r) - np.log(r + np.exp(eta))))
+    return np.asarray(total)
 
 
 def earnings(unit: float, tolerance: float, num_rows: int = 1192) -> Question:

@@ -61,18 +61,19 @@ class Runs:
 def runs_of(lines: Sequence[Mapping[str, Any]], counts_all: bool = False) -> Runs:
     """From a study's lines; an end of an interval that is not there is infinite."""
     counted = [each for each in lines if "value" in each and (counts_all or each["status"] == CONVERGED)]
+    names = tuple(counted[0]["names"]) if counted else ()
     absent = {"lower": -np.inf, "upper": np.inf, "standard_error": np.inf, "allowed": np.inf}
 
     def column(field: str) -> np.ndarray:
         filled = [
             [absent.get(field, np.nan) if number is None else number for number in each[field]] for each in counted
         ]
-        return np.array(filled, float).reshape(len(counted), -1)
+        return np.array(filled, float).reshape(len(counted), len(names))
 
     return Runs(
         statuses=dict(Counter(each["status"] for each in lines)),
         seconds=float(np.median([each["seconds"] for each in lines])) if lines else 0.0,
-        names=tuple(counted[0]["names"]) if counted else (),
+        names=names,
         **{field: column(field) for field in FIELDS},
     )
 

@@ -162,10 +162,11 @@ class Regression:
             curvature = self.weight * self.response.curvature(eta)
             hessian = self.x.T @ (curvature[:, None] * self.x) + np.eye(len(theta)) / self.scale**2
             step = np.linalg.solve(hessian, gradient)
-            size = self._shortened(theta, step) if step @ hessian @ step > 1e-16 else 0.0
-            if size == 0.0:
+            rise = step @ hessian @ step
+            if rise < 1e-16:
                 return theta + step, hessian
-            theta = theta + size * step
+            # So close the whole step is right, and the rise is lost in rounding.
+            theta = theta + (1.0 if rise < 1e-6 else self._shortened(theta, step)) * step
         raise RuntimeError("expected Newton to reach the mode in 200 steps")
 
     def _shortened(self, theta: np.ndarray, step: np.ndarray) -> float:

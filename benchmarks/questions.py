@@ -39,16 +39,19 @@ class Answer(NamedTuple):
 FIELDS = Answer._fields
 
 
-def answer(estimate: Any) -> Answer:
+def answer(estimate: tb.Estimate) -> Answer:
     """As it is published by an estimate."""
     lower, upper = estimate.flat_interval
-    asked = np.asarray(estimate.flat_tolerance)
-    allowed = np.where(np.isfinite(asked), asked, (upper - lower) / 2)
-    return Answer(estimate.flat_value, lower, upper, estimate.flat_standard_error, allowed)
+    return Answer(estimate.flat_value, lower, upper, estimate.flat_standard_error, allowed(estimate))
 
 
-def all_asked(result: Any) -> dict[str, Answer]:
-    return {name: answer(result[name]) for name in result}
+def allowed(estimate: tb.Estimate) -> np.ndarray:
+    """The tolerance, or half the width of the 95% interval where there is none."""
+    return np.where(np.isfinite(estimate.flat_tolerance), estimate.flat_tolerance, estimate.half_width())
+
+
+def all_asked(result: tb.Result) -> dict[str, tb.Estimate]:
+    return {name: result[name] for name in result}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +63,7 @@ class Question:
     truth: Mapping[str, Any]
     tolerance: float
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    read: Callable[[Any], dict[str, Answer]] = all_asked
+    read: Callable[[tb.Result], dict[str, tb.Estimate]] = all_asked
 
 
 class OverTimeError(Exception):
@@ -97,7 +100,7 @@ def put(question: Question, seed: int, limit: float = LIMIT) -> dict[str, Any]:
             result = tb.estimate(
                 question.model, question.rows, tolerance=question.tolerance, seed=seed, **options | question.arguments
             )
-            answers = question.read(result)
+            answers = {name: answer(each) for name, each in question.read(result).items()}
     except Exception as error:
         seconds = round(time.process_time() - started, 3)
         return {"status": type(error).__name__, "message": str(error)[:400], "seconds": seconds}
