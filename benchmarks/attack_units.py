@@ -23,7 +23,7 @@ def small_scale(size: float, tolerance: float, num_rows: int = 8) -> Question:
     return Question(model, {"y": y}, {"mean": [mean], "sd": [mean * np.sqrt(np.expm1(1 / num_rows))]}, tolerance)
 
 
-def overdispersed(overdispersion: float, tolerance: float, num_rows: int = 1000) -> Question:
+def overdispersed(overdispersion: float, tolerance: float, num_rows: int = 400) -> Question:
     """Counts of mean 5: a negative binomial with an intercept alone."""
     rng = np.random.default_rng(24)
     y = rng.poisson(5.0 * rng.gamma(1 / overdispersion, overdispersion, num_rows)).astype(float)
