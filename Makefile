@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-profile \
-	bench bench-quick bench-far calibrate mutate bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
+	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -20,6 +20,10 @@ help:
 	@echo "make bench       every peer on every posterior, one after the other (resumable, under 90 minutes)"
 	@echo "make bench-quick the same on four posteriors (under 10 minutes)"
 	@echo "make calibrate   is the error bar true? 200 seeds of every class of problem, and SBC (resumable)"
+	@echo "make attack      every case in which it was once caught, 15 seeds each (resumable, 20 minutes)"
+	@echo "make attack-quick  five seeds of those that are quick (5 minutes)"
+	@echo "make attack-rows   1 to 10 deciding rows of 10^3 to 10^6, 50 seeds of every class (resumable, hours)"
+	@echo "make attack-page   write what was found into docs/what-we-tried-to-break.md"
 	@echo "make mutate      deliberate bugs, each of which must turn a test red (20 minutes)"
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
@@ -105,6 +109,18 @@ bench-quick: $(BENCH_STAMP)
 
 calibrate: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/calibrate.py
+
+attack: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/attacks.py
+
+attack-quick: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/attacks.py --quick
+
+attack-rows: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/rows_that_matter.py
+
+attack-page: $(STAMP)
+	@$(BIN)/python benchmarks/attacks.py --page
 
 mutate: $(STAMP)
 	@$(BIN)/python benchmarks/mutations.py

@@ -9,8 +9,9 @@ tolerance: the same tests must find them out. Simulation-based calibration of th
 
 Every run is a line of calibrate.jsonl in FOLDER, found by its method version too, and what is there is not run again.
 A run's budget is in row gradients, and its time is that of the processor, so that it may be stopped and continued at
-any moment. Runs that did not converge are judged like any other, if they know their error, and listed. The summary is
-printed and written to calibrate.json, the figure to calibrate.svg.
+any moment. Runs that did not converge are listed. Out of budget, they are judged like any other, if they know their
+error; one that ended because its error cannot be trusted is not. The summary is printed and written to calibrate.json,
+the figure to calibrate.svg.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ import problems
 import sbc
 from calibration import KINDS, LEVELS, Class, Runs, Verdict
 from calibration_figure import draw
-from calibration_references import reference
+from calibration_questions import QUESTIONS, ask
+from calibration_references import truth
+from questions import Question, allowed
 
 import tallbayes as tb
 from tallbayes.display import table
@@ -44,7 +47,6 @@ from tallbayes.fingerprint import METHOD_VERSION
 RESULTS = Path(__file__).parent / "results"
 FALSE_ALARM = 0.01
 MAX_EVALUATIONS = 500_000_000
-QUANTITIES = ("mean", "sd")
 FIELDS = {
     "value": "value",
     "standard_error": "standard_error",
@@ -52,6 +54,7 @@ FIELDS = {
     "freedom": "freedom",
     "allowed": "tolerance",
 }
+JUDGED = ("converged", "max_evaluations", "max_levels")
 SHOWN = 10
 # A control that is found out by a fifth of the data sets.
 FEW_SUFFICE, FEW = sbc.LIGHT, 20
@@ -86,6 +89,7 @@ CLASSES = (
     *(Class(problem, "windowed", 0.01) for problem in WINDOWED),
     Class(LADDER_PROBLEM, "ladder", 0.1),
     *(Class(problem, "randomised", 0.1) for problem in UNBIASED),
+    *(Class(problem, "anchored", tolerance) for problem, (_, tolerance) in QUESTIONS.items()),
 )
 METHODS: dict[str, Any] = {
     "anchored": tb.Anchored(),
@@ -96,26 +100,27 @@ METHODS: dict[str, Any] = {
 
 
 @cache
-def worker_problem(name: str) -> tuple[Any, Any, ThreadPoolExecutor]:
+def worker_question(name: str) -> tuple[Question, ThreadPoolExecutor]:
     """Made once in every process, with a single thread to run it on."""
-    return *problems.make(name), ThreadPoolExecutor(1)
+    return ask(name), ThreadPoolExecutor(1)
 
 
 def run(key: Key) -> dict[str, Any]:
     """One estimate as a line of the store; an exception is an outcome, too."""
-    model, rows, executor = worker_problem(key.problem)
+    question, executor = worker_question(key.problem)
     started = time.process_time()
     try:
         result = tb.estimate(
-            model, rows, tolerance=key.tolerance, seed=key.seed, method=METHODS[key.method], executor=executor,
-            max_evaluations=MAX_EVALUATIONS,
+            question.model, question.rows, tolerance=key.tolerance, seed=key.seed, method=METHODS[key.method],
+            executor=executor, max_evaluations=MAX_EVALUATIONS, **question.arguments,
         )  # fmt: skip
+        estimates = list(question.read(result).values())
     except Exception as error:
         return {"status": type(error).__name__, "message": str(error), "seconds": time.process_time() - started}
-    estimates = [result[name] for name in QUANTITIES]
 
     def joined(field: str) -> list[float | None]:
-        numbers = np.concatenate([getattr(each, f"flat_{field}") for each in estimates])
+        parts = [allowed(each) if field == "tolerance" else getattr(each, f"flat_{field}") for each in estimates]
+        numbers = np.concatenate(parts)
         return [float(number) if np.isfinite(number) else None for number in numbers]
 
     return {
@@ -148,13 +153,13 @@ def group(name: Class, stored: dict[int, dict[str, Any]]) -> Group | str:
         field: np.array([each[column] for each in kept.values()], dtype=float) for column, field in FIELDS.items()
     }
     columns["freedom"] = np.where(np.isnan(columns["freedom"]), np.inf, columns["freedom"])
-    known = reference(name.problem)
+    known, blur = truth(name.problem)
     runs = Runs(
         seeds=np.array(list(kept)),
         names=tuple(next(iter(kept.values()))["names"]),
         **columns,
-        truth=np.array(known.mean + known.sd),
-        blur=np.array(known.mean_error + known.sd_error),
+        truth=known,
+        blur=blur,
         allowed_bias=0.0 if name.method == "randomised" else calibration.BIAS_SHARE,
     )
     if runs.reference_margin < calibration.REFERENCE_MARGIN:
@@ -173,7 +178,7 @@ def read(path: Path, classes: list[Class]) -> Found:
 
 
 def knows_error(line: dict[str, Any]) -> bool:
-    return "value" in line and all(None not in line[field] for field in FIELDS if field != "freedom")
+    return line["status"] in JUDGED and all(None not in line[field] for field in FIELDS if field != "freedom")
 
 
 @dataclass(frozen=True)
@@ -358,7 +363,7 @@ def main() -> None:
         parser.error(f"expected parts of {', '.join(map(str, CLASSES))}; got {' '.join(given.only)}")
     if not given.stored:
         for name in dict.fromkeys(each.problem for each in classes):
-            reference(name)
+            truth(name)
         lines.complete([Key(*each, seed, METHOD_VERSION) for each in classes for seed in range(given.seeds)], path, run)
     found = read(path, classes)
     judged = {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import problems
 import references
+from calibration_questions import QUESTIONS, ask
 
 from tallbayes.experiments.store import Piece, Store
 
@@ -97,3 +98,13 @@ def reference(name: str, folder: Path = RESULTS) -> references.Reference:
     this = {name: Piece({"seed": references.SEED}, partial(solve_reference, name))}
     store.complete(REFERENCES, others | this, partial(print, file=sys.stderr, flush=True))
     return references.Reference(**store.results(REFERENCES)[name])
+
+
+@cache
+def truth(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Of every quantity of a problem, in the order they are read, and its error: none where it is by quadrature."""
+    if name in QUESTIONS:
+        known = np.concatenate([np.ravel(each) for each in ask(name).truth.values()]).astype(float)
+        return known, np.zeros(len(known))
+    found = reference(name)
+    return np.array(found.mean + found.sd), np.array(found.mean_error + found.sd_error)

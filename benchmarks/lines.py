@@ -32,7 +32,7 @@ def read(path: Path, key: Any) -> dict[Any, dict[str, Any]]:
     return stored
 
 
-def complete(keys: list[Any], path: Path, run: Callable[[Any], dict[str, Any]]) -> None:
+def complete(keys: list[Any], path: Path, run: Callable[[Any], dict[str, Any]], workers: int = WORKERS) -> None:
     """Run what is missing; `run` makes a line from a key."""
     stored = read(path, type(keys[0]))
     missing = [key for key in keys if key not in stored]
@@ -44,7 +44,7 @@ def complete(keys: list[Any], path: Path, run: Callable[[Any], dict[str, Any]]) 
     if path.exists() and not path.read_bytes().endswith(b"\n"):
         path.write_bytes(path.read_bytes() + b"\n")
     context = multiprocessing.get_context("spawn")
-    with path.open("a") as store, ProcessPoolExecutor(WORKERS, mp_context=context) as executor:
+    with path.open("a") as store, ProcessPoolExecutor(workers, mp_context=context) as executor:
         futures = {executor.submit(run, key): key for key in missing}
         try:
             for number, future in enumerate(as_completed(futures), 1):

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import calibrate
 import calibration
+import calibration_questions
 import calibration_references
 import numpy as np
 import problems
@@ -169,4 +170,21 @@ def test_derivatives_of_the_multinomial_reference():
 def test_every_class_has_a_problem_and_a_name_of_its_own():
     names = [str(each) for each in calibrate.CLASSES]
     assert len(set(names)) == len(names)
-    assert all(problems.split(each.problem)[0] in problems.KINDS for each in calibrate.CLASSES)
+    standard = [each.problem for each in calibrate.CLASSES if each.problem not in calibration_questions.QUESTIONS]
+    assert all(problems.split(each)[0] in problems.KINDS for each in standard)
+
+
+def test_questions_know_their_truth():
+    for name in calibration_questions.QUESTIONS:
+        known, blur = calibration_references.truth(name)
+        assert np.all(np.isfinite(known)), name
+        assert not blur.any()
+
+
+def test_a_run_whose_error_cannot_be_trusted_is_not_judged():
+    line = {field: [1.0] for field in calibrate.FIELDS}
+    assert calibrate.knows_error(line | {"status": "converged"})
+    assert calibrate.knows_error(line | {"status": "max_evaluations"})
+    assert not calibrate.knows_error(line | {"status": "heavy_tails"})
+    assert not calibrate.knows_error({"status": "IndexError"})
+    assert not calibrate.knows_error(line | {"status": "converged", "standard_error": [None]})

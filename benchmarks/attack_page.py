@@ -1,0 +1,67 @@
+"""The table of docs/what-we-tried-to-break.md, from what is stored: before and after every cure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "what-we-tried-to-break.md"
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- begin table: make attack-page -->", "<!-- end table -->"
+COLUMNS = "case", "first reported", "before: converged, worst 95%, RMSE", "after: converged, worst 95%, RMSE"
+HEADER = f"| {' | '.join(COLUMNS)} |\n{len(COLUMNS) * '|---'}|"
+ITEMS = {
+    1: "Rows that are never read",
+    2: "An sd's error in the wrong unit",
+    3: "Tails that few paths see",
+    4: "The wrong mode, or a missed one",
+    5: "Quadrature called exact",
+    6: "Rounding",
+}
+
+
+def load(name: str) -> dict[str, Any]:
+    path = RESULTS / name
+    return json.loads(path.read_text())["attacks"] if path.exists() else {}
+
+
+def tables(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """One table for each kind of attack."""
+    known = before | after
+    parts = []
+    for item, title in ITEMS.items():
+        names = [name for name, each in known.items() if each["item"] == item]
+        found = [
+            f"| {known[name]['case']} | {known[name]['stated']} | {cell(before.get(name))} | {cell(after.get(name))} |"
+            for name in names
+        ]
+        parts.append("\n".join([f"**{title}**", "", HEADER, *found]))
+    return "\n\n".join(parts)
+
+
+def cell(record: dict[str, Any] | None) -> str:
+    """How many of the runs converged, or how the others ended; then coverage and RMSE of those that count."""
+    if record is None:
+        return "not run"
+    converged = record["statuses"].get("converged", 0)
+    said = f"{converged} of {record['runs']}"
+    others = [f"{count} {status}" for status, count in record["statuses"].items() if status != "converged"]
+    ends = f" ({', '.join(others)})" if others else ""
+    if record["worst_coverage"] is None:
+        return said + ends
+    return f"{said}{ends}, {record['worst_coverage']:.0%}, {record['rmse']:.2f}"
+
+
+def rewrite() -> None:
+    """Put the tables between the page's marks."""
+    PAGE.write_text(written(PAGE.read_text()))
+
+
+def written(text: str) -> str:
+    """The page's text with the tables as they are stored."""
+    head, rest = text.split(BEGIN)
+    _, tail = rest.split(END)
+    found = tables(load("attacks-before.json"), load("attacks.json"))
+    return f"{head}{BEGIN}\n\n{found}\n\n{END}{tail}"
