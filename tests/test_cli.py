@@ -445,7 +445,7 @@ def test_predict_prints_csv_or_writes_a_file(
     assert cli.main(["predict", str(fitted.folder), str(new)]) == 0
     out, said = capsys.readouterr()
     header, *rows = out.splitlines()
-    assert header == "prediction,sd,error"
+    assert header == "prediction,sd,error,sd_error"
     values = np.array([row.split(",") for row in rows], float)
     np.testing.assert_allclose(values[:, 0], fitted.result.predict(new).mean, rtol=1e-6)
     assert said == "tallbayes: 2 rows predicted\n"

@@ -70,7 +70,7 @@ def _values(target: Target, anchor: Anchor, units: object, estimands: Estimands,
 
 
 def _summary(estimands: Estimands, values: Floats) -> Summary:
-    """What is known before any path is run; a mean next to 0 is no measure of a relative tolerance."""
+    """What is known before any path is run. A mean next to 0 is no measure of a relative tolerance: it may move."""
     scale = estimands.observed(estimands.laplace_sd)
     mean = np.maximum(np.abs(values.mean(axis=0)), LEAST_MEAN * scale)
     nothing = np.zeros((1, len(scale)))
