@@ -325,3 +325,13 @@ def test_the_interpreter_exits_though_a_program_was_left_behind(seconds: float) 
         [sys.executable, "-c", LEFT_BEHIND, str(seconds)], capture_output=True, text=True, timeout=200
     )
     assert (ended.returncode, ended.stderr) == (3, "")
+
+
+def test_an_estimator_of_scikit_learn_has_its_columns_whenever_it_ends(looks: Looks) -> None:
+    pytest.importorskip("sklearn")
+    for last in (1, 12, 24, 30):
+        looks.at(last)
+        with pytest.warns(UserWarning, match="max_seconds"):
+            found = tb.TallClassifier(max_seconds=FAR, tolerance=0.1).fit(ROWS["x"][:, :2], ROWS["y"])
+        assert found.coef_.shape == (1, 2)
+        assert found.result_.status is tb.Status.max_seconds

@@ -289,6 +289,9 @@ def test_a_budget_ends_a_fit_with_code_3_and_keeps_what_there_is(
     assert error.startswith("tallbayes: saved in ")
     assert cli.main(["show", str(out)]) == 0
     assert capsys.readouterr().out == output
+    assert cli.main(["resume", str(out)]) == 0
+    assert tb.load(out / RESULT).converged
+    assert (out / LEDGER).is_file()
 
 
 @pytest.mark.parametrize("status", tb.Status)

@@ -86,7 +86,8 @@ def resume(options: argparse.Namespace) -> int:
 
 def _extend(folder: Path, options: argparse.Namespace) -> int:
     before, settings = read_run(folder)
-    if not (folder / LEDGER).is_file():
+    # A run that ended before there was a ledger has nothing to go on from, and begins anew.
+    if not (folder / LEDGER).is_file() and before.levels:
         hint = "the folder given to --out of tallbayes fit"
         raise LedgerError(explain(f"a run with {LEDGER}", f"{str(folder)!r} without it", hint))
     changed = any(getattr(options, name) is not None for name in (*ACCURACIES, "interval_tolerance"))

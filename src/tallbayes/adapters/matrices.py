@@ -210,7 +210,8 @@ class Names:
 def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Result:
     """The result without the columns beyond, under its names; it is not to be continued, and keeps no rows."""
     places = names.places(width)
-    anchor, posterior = _narrowed_anchor(result.anchor, places), result.posterior
+    anchor = None if result.anchor is None else _narrowed_anchor(result.anchor, places)
+    posterior = result.posterior
     if posterior is not None:
         points = tuple(each[..., places] for each in posterior.points)
         posterior = replace(posterior, anchor=anchor, points=points, stored=names.reading(scaling), live=None)
