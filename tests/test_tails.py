@@ -129,6 +129,14 @@ def test_what_has_no_variance_is_told(freedom, endless):
     np.testing.assert_array_equal(tails.endless, endless)
 
 
+def test_a_pole_is_told():
+    """E 1 / (theta - 0.9) does not exist where theta may be 0.9; E 1 / (theta + 100) does."""
+    rows = {"x": np.ones((40, 1)), "y": np.random.default_rng(0).normal(0.5, 1.0, 40)}
+    poles = {"pole": lambda theta: 1 / (theta[0] - 0.9), "none": lambda theta: 1 / (theta[0] + 100)}
+    _, tails = probed(tb.families.linear(noise_scale=1.0), rows, poles)
+    np.testing.assert_array_equal(tails.endless, [True, False])
+
+
 def test_an_expectation_that_does_not_exist_is_never_converged():
     for seed in range(3):
         result = tb.estimate(student(3), {"y": np.ones(4)}, ("sd",), tolerance=0.1, seed=seed, max_evaluations=1e7)

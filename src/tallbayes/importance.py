@@ -41,6 +41,7 @@ from tallbayes.roles import Executor
 from tallbayes.stored import Stored
 from tallbayes.sums import CHUNK_ROWS, density_terms
 from tallbayes.table import SHUFFLE_SEED, Table, capacity_for
+from tallbayes.watch import begin_pass, count_rows
 from tallbayes.writing import write_table
 
 PART_ROWS = 2**12
@@ -136,11 +137,12 @@ def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, sto
     """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
     part_rows = min(PART_ROWS, bound.table.capacity)
     static, draws = (bound.target, part_rows), _draws(len(mode))
+    parts = []
     with jax.enable_x64(True):
-        parts = [
-            np.asarray(compiled(_part)(static, bound.table.rows, np.int32(first), mode, whitening, draws), np.float64)
-            for first in range(start, stop, part_rows)
-        ]
+        for first in range(start, stop, part_rows):
+            arguments = bound.table.rows, np.int32(first), mode, whitening, draws
+            parts.append(np.asarray(compiled(_part)(static, *arguments), np.float64))
+            count_rows(min(part_rows, stop - first))
     found = np.concatenate(parts)[: stop - start]
     return np.minimum(np.nan_to_num(found, nan=LARGEST, posinf=LARGEST), LARGEST)
 
@@ -155,6 +157,7 @@ def _draws(dimension: int) -> Floats:
 def _over_chunks(
     executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, np.ndarray]
 ) -> Iterator[Any]:
+    begin_pass(bound.table.num_rows)
     tasks = ((bound, *shape, start, stop) for start, stop in bound.table.chunks())
     if executor is None or bound.table.num_rows <= CHUNK_ROWS:
         return (task(*each) for each in tasks)

@@ -24,6 +24,9 @@ NOISE_DRAWS = 256
 # A shell twice as far out holds so much of what the one before held, where the integral has no end.
 ENDLESS = 0.75
 WORTH_A_LOOK = 1e-3
+# Tails of 2 or less have no variance; estimated from 200 of 65,536 draws, they are known to a tenth.
+HEAVY_TAIL = 1.5
+FIRST_DRAWS, MANY_DRAWS = 2**12, 2**16
 
 
 def tails_of(target: Target, estimands: Estimands, anchor: Anchor, units: object, probe: Probe) -> Tails:
@@ -37,7 +40,7 @@ def tails_of(target: Target, estimands: Estimands, anchor: Anchor, units: object
     apart = transport(values, posterior, gaussian) if trusted else nothing
     far = components(read(probe.rays.reshape(-1, probe.points.shape[1]))[0])
     body = np.maximum(apart.variance, weighted_variance(values, gaussian))
-    endless = _endless(probe, far, components(read.origin), body)
+    endless = _endless(probe, far, components(read.origin), body) | _heavy_by_itself(read, components)
     # What has no variance has no least one either: it is told by other means.
     apart = Least(np.where(endless, 0.0, apart.variance), np.where(endless, 3.0, apart.kurtosis))
     return Tails(apart, _noise(read, components, probe), endless)
@@ -91,6 +94,31 @@ class Reader:
     @property
     def origin(self) -> Floats:
         return self(np.zeros((1, len(self.anchor.mode))))[0]
+
+
+def _heavy_by_itself(read: Reader, components: Components) -> np.ndarray:
+    """Whether a function's values at Gaussian draws have a tail of 3/2 or less, as where it has a pole."""
+    if not read.estimands.observables.functions:
+        return np.zeros(len(read.estimands.labels()), bool)
+    rng = np.random.default_rng(3)
+    for draws, highest in ((FIRST_DRAWS, 2 * HEAVY_TAIL), (MANY_DRAWS, HEAVY_TAIL)):
+        heavy = tail_index(components(read(rng.standard_normal((draws, len(read.anchor.mode))))[0])) < highest
+        if not np.any(heavy):
+            break
+    return heavy
+
+
+def tail_index(values: Floats) -> Floats:
+    """alpha of P(|g| > x) ~ x^-alpha, by Hill's estimator from the last of the values; infinite where they do not vary.
+
+    >>> round(float(tail_index(1 / np.random.default_rng(0).uniform(-1, 1, (65_536, 1)))[0]), 1)
+    1.0
+    """
+    count = max(16, len(values) // 328)
+    apart = np.sort(np.abs(values - np.median(values, axis=0)), axis=0)[-count - 1 :]
+    with np.errstate(all="ignore"):
+        mean = np.mean(np.log(apart[1:] / apart[0]), axis=0)
+        return np.where(mean > 0, 1 / mean, np.inf)
 
 
 def _noise(read: Reader, components: Components, probe: Probe) -> Floats:
