@@ -68,6 +68,8 @@ ANCHOR = "tests/test_anchor.py::test_linear_regression_has_its_closed_form"
 FAMILY = "tests/test_families.py::test_a_family_is_the_model_written_by_hand"
 JACOBIAN = "tests/test_constraints.py::test_the_jacobian_is_the_determinant_of_the_derivative"
 CANCELS = "tests/test_moments.py::test_variance_does_not_cancel_far_from_zero"
+RARE_ROW = "tests/test_rows_that_matter.py::test_rows_that_decide_are_read"
+UNITS = "tests/test_tails.py::test_the_answer_does_not_depend_on_the_unit"
 MERGES = "tests/test_moments.py::test_merge_equals_numpy_for_any_split_and_grouping"
 
 REPLACED, DISTINCT = "sampling=WithReplacement()", "sampling=WithoutReplacement()"
@@ -95,6 +97,8 @@ SELECTION = (
     f"{FAMILY}[linear-intercept]",
     JACOBIAN,
     "tests/test_moments.py",
+    f"{RARE_ROW}[category_of_one_row]",
+    f"{UNITS}[0.0001]",
 )
 
 
@@ -131,6 +135,8 @@ NAMED = (
     "dropped-jacobian",
     "coarse-start-from-wrong-law",
     "raw-second-moments-float32",
+    "listing-switched-off",
+    "sd-error-in-the-wrong-unit",
 )
 
 MUTATIONS = (
@@ -267,6 +273,20 @@ MUTATIONS = (
         "sum2=square.sum(axis=0),",
         "sum2=np.float64(np.sum(np.float32(values) ** 2, axis=0) - len(values) * np.float32(mean) ** 2),",
         (CANCELS, MERGES),
+    ),
+    Mutation(
+        "listing-switched-off",
+        "preparation.py",
+        "    listing = list_rows(prepared.target, prepared.table, prepared.anchor, executor, folder)",
+        "    listing = None",
+        (RARE_ROW,),
+    ),
+    Mutation(
+        "sd-error-in-the-wrong-unit",
+        "quantities.py",
+        "_sd_variance(estimands, total, variance[None], covariance[None])[0]",
+        "variance[quantity.columns]",
+        (UNITS,),
     ),
 )
 

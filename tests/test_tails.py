@@ -202,7 +202,7 @@ def test_a_probe_is_kept_with_the_posterior(tmp_path):
     np.testing.assert_array_equal(before.flat_standard_error, after.flat_standard_error)
 
 
-@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
 def test_the_answer_does_not_depend_on_the_unit(unit):
     """A positive parameter, whose sd has an error of its own at the Gaussian level: the same run in any unit."""
     y = np.random.default_rng(0).normal(2.0, 1.5, 40)
