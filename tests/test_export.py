@@ -481,8 +481,8 @@ def test_the_html_of_parts(result: tb.Result) -> None:
     assert [row[0] for row in rows] == ["odds", "a<b[0]", "a<b[1]"]
     assert len(rows[1]) == 5
     numbers = np.linspace(0.1, 0.9, 100)
-    rows = Reader(notebook.prediction_html(Prediction(numbers, numbers, numbers, numbers))).rows
-    assert rows[0] == ["row", "prediction", "sd", "error"]
+    rows = Reader(notebook.prediction_html(Prediction(*[numbers] * 6))).rows
+    assert rows[0] == ["row", "prediction", "sd", "error", "sd_error"]
     assert len(rows) == notebook.MAX_ROWS + 1
     number = Number(0.5, 0.01)
     compared = Comparison("a<b", "c", number, number, number, number, number, number, "odds ratio")

@@ -77,14 +77,10 @@ def _mean_difference(family: str, centre: jax.Array, move: jax.Array) -> jax.Arr
         return step
     if family in COUNTS:
         return jnp.exp(first) * jnp.expm1(step)
-    if family == "probit":
+    if family in ("logistic", "probit"):
         # The smaller of the two tails has no digits to lose.
-        sign = -jnp.sign(first)
-        return sign * (jax.scipy.special.ndtr(sign * (first + step)) - jax.scipy.special.ndtr(sign * first))
-    if family == "logistic":
-        upper, lower = first + jnp.maximum(step, 0), first + jnp.minimum(step, 0)
-        rise = jax.nn.sigmoid(upper) * jax.nn.sigmoid(-lower) * -jnp.expm1(-jnp.abs(step))
-        return jnp.sign(step) * rise
+        sign = jnp.where(first > 0, -1.0, 1.0).astype(first.dtype)
+        return sign * (_mean(family, sign * (first + step)) - _mean(family, sign * first))
     return _mean(family, centre + move) - _mean(family, centre)
 
 

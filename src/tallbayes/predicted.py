@@ -78,12 +78,11 @@ class Level(NamedTuple):
     def of(cls, first: Any, second: Any, seen: Any, square_seen: Any) -> Level:
         """Samples along the last axis."""
         count = first.shape[-1]
-        means = first.mean(axis=-1), second.mean(axis=-1)
-        one, two = first - means[0][..., None], second - means[1][..., None]
-        variance, covariance, square = (
-            (a * b).sum(axis=-1) / (count - 1) for a, b in ((one, one), (one, two), (two, two))
-        )
-        return cls(*means, variance, covariance, square, seen, square_seen)
+        one, two = first.mean(axis=-1), second.mean(axis=-1)
+        variance = ((first**2).mean(axis=-1) - one**2) * count / (count - 1)
+        square_variance = ((second**2).mean(axis=-1) - two**2) * count / (count - 1)
+        covariance = ((first * second).mean(axis=-1) - one * two) * count / (count - 1)
+        return cls(one, two, variance.clip(0), covariance, square_variance.clip(0), seen, square_seen)
 
 
 class Sums(NamedTuple):

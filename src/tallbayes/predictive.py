@@ -183,7 +183,8 @@ def _block(kind: Kind, laplace: bool, rows: Any, ground: Ground, levels: Any) ->
         first, second = (_beyond(each, count, stops, alone) for each in (difference, difference**2))
         # At level 0 what is taken off has Laplace's own law, elsewhere the fine path nearly has it.
         side = difference.reshape(*difference.shape[:2], -1, count * stops)[:, :, 0 if number or alone else 1]
-        parts.append(Level.of(first, second, jnp.var(side, axis=2), jnp.var(side**2, axis=2)))
+        own = Level.of(side, side**2, None, None)
+        parts.append(Level.of(first, second, own.variance, own.square_variance))
     by_level = Level(*(jnp.stack(part) for part in zip(*parts, strict=True)))
     return Sums(centre, base, by_level, kind.rounding(centre, levels[0].dtype))
 
@@ -205,7 +206,8 @@ class Predictor:
     def blocks(self, rows: Any) -> Iterator[Predicted]:
         """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
         count = len(jax.tree.leaves(rows)[0])
-        points = max(2 * GAUSSIAN_PAIRS, *(each.size // each.shape[-1] for each in self.levels))
+        points = max(each.size // each.shape[-1] for each in self.levels)
+        points = points if self.kind.by_quadrature else max(points, 2 * GAUSSIAN_PAIRS)
         size = int(np.clip(BLOCK_NUMBERS // points, 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length())))
         for start in range(0, count, size):
             part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)

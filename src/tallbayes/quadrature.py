@@ -75,36 +75,44 @@ def shifted(moments: jax.Array, shift: jax.Array) -> jax.Array:
 
 
 def integrate(curve: Curve, mean: jax.Array, sd: jax.Array) -> Integral:
-    """Of f(m + s t) - f(m), for every mean (rows,) and sd (rows,)."""
+    """Of f(m + s t) - f(m), for every mean (rows,) and sd (rows,).
+
+    One node after the other, all rows at once: nothing of the size of rows by nodes is ever held.
+    """
     narrow = 2 * curve.step
-    within = _over_t(curve, mean, jnp.minimum(sd, narrow))
-    across = jax.lax.cond(jnp.any(sd > narrow), lambda: _by_parts(curve, mean, jnp.maximum(sd, narrow)), lambda: within)
-    return Integral(*(jnp.where(sd > narrow, wide, near) for wide, near in zip(across, within, strict=True)))
+    parts = _over_t(curve, mean, jnp.minimum(sd, narrow)), _by_parts(curve, mean, jnp.maximum(sd, narrow), sd > narrow)
+    return Integral(*(jnp.where(sd > narrow, far, near) for near, far in zip(*parts, strict=True)))
 
 
 def _over_t(curve: Curve, mean: jax.Array, sd: jax.Array) -> Integral:
-    nodes, weights = normal_rule()
-    difference = curve.function(mean[:, None] + sd[:, None] * nodes) - curve.function(mean)[:, None]
-    return Integral(powers(difference) @ weights, ERROR * jnp.minimum(1.0, sd / curve.step))
-
-
-def _by_parts(curve: Curve, mean: jax.Array, sd: jax.Array) -> Integral:
-    """Halving the nodes shows the error where they are too few; outside [low, high] f may still rise a little."""
-    x = jnp.linspace(curve.low, curve.high, curve.nodes)
-    value, slope = jax.jvp(curve.function, (x,), (jnp.ones_like(x),))
-    step = (curve.high - curve.low) / (curve.nodes - 1)
-    above = jax.scipy.special.ndtr((mean[:, None] - x) / sd[:, None])
+    nodes, weights = (jnp.asarray(each) for each in normal_rule())
     origin = curve.function(mean)
 
-    def moments(every: int) -> jax.Array:
-        difference = value[::every] - origin[:, None]
-        rise = above[:, ::every] * (every * step * slope[::every])
-        lower = jnp.concatenate([jnp.ones_like(difference)[None], powers(difference)[:3]])
-        orders = jnp.arange(1.0, 5.0)[:, None]
-        return powers(value[0] - origin) + orders * jnp.sum(lower * rise, axis=2)
+    def add(j: jax.Array, total: jax.Array) -> jax.Array:
+        return total + weights[j] * powers(curve.function(mean + sd * nodes[j]) - origin)
 
-    found = moments(1)
-    error = ERROR + jnp.abs(value[0]) + jnp.abs(1 - value[-1]) * above[:, -1]
+    moments = jax.lax.fori_loop(0, len(nodes), add, jnp.zeros((4, *mean.shape), mean.dtype))
+    return Integral(moments, ERROR * jnp.minimum(1.0, sd / curve.step))
+
+
+def _by_parts(curve: Curve, mean: jax.Array, sd: jax.Array, wide: jax.Array) -> Integral:
+    """No node at all where no row is wide. Every second node alone shows the error where they are too few; outside
+    [low, high] f may still rise a little."""
+    x = jnp.linspace(curve.low, curve.high, curve.nodes)
+    value, slope = jax.jvp(curve.function, (x,), (jnp.ones_like(x),))
+    rise = slope * (curve.high - curve.low) / (curve.nodes - 1)
+    origin = curve.function(mean)
+    orders = jnp.arange(1.0, 5.0)[:, None]
+
+    def add(j: jax.Array, totals: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        difference = value[j] - origin
+        lower = jnp.concatenate([jnp.ones_like(difference)[None], powers(difference)[:3]])
+        part = rise[j] * orders * lower * jax.scipy.special.ndtr((mean - x[j]) / sd)
+        return totals[0] + part, totals[1] + jnp.where(j % 2 == 0, 2 * part, 0.0)
+
+    first = powers(value[0] - origin)
+    every, second = jax.lax.fori_loop(0, jnp.where(jnp.any(wide), len(x), 0), add, (first, first))
+    error = ERROR + jnp.abs(value[0]) + jnp.abs(1 - value[-1]) * jax.scipy.special.ndtr((mean - x[-1]) / sd)
     if curve.nodes >= MOST_NODES:
-        error += jnp.max(jnp.abs(found - moments(2)), axis=0)
-    return Integral(found, error)
+        error += jnp.max(jnp.abs(every - second), axis=0)
+    return Integral(every, error)
