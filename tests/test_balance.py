@@ -76,7 +76,10 @@ def placed(model: tb.Model, rows: Any) -> Any:
 CENTRED = {"schools": eight_schools, "normal": crossed, "logistic": lambda: crossed(logistic=True)}
 
 
-@pytest.mark.parametrize("name", CENTRED)
+@pytest.mark.parametrize(
+    "name",
+    ["schools", pytest.param("normal", marks=pytest.mark.slow), pytest.param("logistic", marks=pytest.mark.slow)],
+)
 def test_centred_effects_are_anchored_in_balance(name: str) -> None:
     target, table, start = placed(*CENTRED[name]())
     anchor = find_mode_or_balance(target, table, start)

@@ -45,18 +45,15 @@ def sigmoid(eta):
     return 1 / (1 + np.exp(-eta))
 
 
-def expected_sizes(data, anchor, by_hand):
-    """s_i by NumPy: the remainder of the slope in eta, at quadrature nodes or at the module's own draws."""
+def expected_sizes(data, anchor):
+    """s_i by NumPy: the remainder of the slope in eta, at the module's own draws."""
     x, eta = data["x"], data["x"] @ anchor.mode
     moved = x * anchor.whitening if anchor.is_diagonal else x @ anchor.whitening
     leverage = (moved**2).sum(axis=1)
-    if by_hand:
-        moves, weights = moved @ importance._draws(3).T.astype(float), None
-    else:
-        moves, weights = np.sqrt(leverage)[:, None] * importance.NODES, importance.NODE_WEIGHTS
+    moves = moved @ importance._draws(3).T
     chance = sigmoid(eta)[:, None]
     rest = -(sigmoid(eta[:, None] + moves) - chance - chance * (1 - chance) * moves)
-    return in_table_order(np.sqrt(leverage * np.average(rest**2, axis=1, weights=weights)))
+    return in_table_order(np.sqrt(leverage * np.mean(rest**2, axis=1)))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +62,7 @@ def expected_sizes(data, anchor, by_hand):
 def test_sizes_are_those_of_numpy(by_hand, diagonal):
     """To float32, in which rows and W are held; computed in parts, of which the last is not full."""
     data, parts = prepared(by_hand=by_hand, diagonal=diagonal)
-    expected = expected_sizes(data, parts[2], by_hand)
+    expected = expected_sizes(data, parts[2])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importance, "PART_ROWS", 1024)
         found = row_sizes(*parts)
@@ -115,7 +112,7 @@ def test_the_list_is_unbiased_row_by_row():
 def test_copies_follow_the_size():
     """c_i = 1 + floor(N s_i / sum s); a size within rounding of a whole number may fall on either side."""
     data, parts = prepared()
-    size = expected_sizes(data, parts[2], by_hand=False)
+    size = expected_sizes(data, parts[2])
     copies = 1 + np.floor(NUM_ROWS * size / size.sum())
     listing = list_rows(*parts)
     found = np.bincount(listing.rows[: listing.length], minlength=NUM_ROWS)

@@ -140,6 +140,8 @@ class Asked:
     budget: Budget
     keep_posterior: bool
     ledger: str | Path | None
+    # Of one mode among several: what a probe would see of the others is no tail.
+    one_of_several: bool = False
 
     @property
     def stored(self) -> Stored | None:
@@ -183,9 +185,11 @@ def _answer(asked: Asked, known: Known, progress: bool | Report | None) -> Resul
     )
 
 
-def _elsewhere(asked: Asked, *, anchor: Anchor, ledger: Path | None, **left: float) -> Result:
+def _elsewhere(asked: Asked, *, anchor: Anchor, ledger: Path | None, **left: Any) -> Result:
     """The same question about another anchor, with what is left of the budget."""
-    return _answer(replace(asked, anchor=anchor, ledger=ledger, budget=replace(asked.budget, **left)), Known(), False)  # type: ignore[arg-type]
+    budget = replace(asked.budget, **left)
+    elsewhere = replace(asked, anchor=anchor, ledger=ledger, budget=budget, one_of_several=True)
+    return _answer(elsewhere, Known(), False)
 
 
 def _outlined(asked: Asked, known: Known, end: BaseException, watch: Watch) -> Result:
@@ -264,7 +268,7 @@ def _found(asked: Asked, known: Known, watch: Watch, report: Report, stack: Exit
     if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
         begin("rows that matter")
         prepared = aside(with_listing, prepared, workers, hired.folder if asked.stored is not None else None)
-    if isinstance(ladder_method, Anchored):
+    if isinstance(ladder_method, Anchored) and not (search[0] or asked.one_of_several):
         begin("tails")
         prepared = aside(with_probe, prepared)
     problem = first_problem(ladder_method, prepared, estimands, gradient, asked.seed)

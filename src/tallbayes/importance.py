@@ -11,12 +11,12 @@ batch almost never sees them and, when it does, overshoots. So row i stands c_i 
     c_i = 1 + floor(N s_i / sum_k s_k),   weight 1 / c_i each time
 
 and batches are runs of that list. The sum stays unbiased for any c_i >= 1, no place of the list holds more than about
-twice the mean share, and a batch as long as the list is the sum over all rows. With one linear predictor,
-eta ~ N(x . theta_0, q_i) with the leverage q_i = |W^T x_i|^2, the expectation is a quadrature,
+twice the mean share, and a batch as long as the list is the sum over all rows. The expectation is a mean over the same
+few draws for all rows, in opposite pairs, some of them twice as wide. With one linear predictor it is
 
-    s_i^2 = q_i E [l'(eta) - l'(eta_0) - l''(eta_0)(eta - eta_0)]^2
+    s_i^2 = q_i E [l'(eta) - l'(eta_0) - l''(eta_0)(eta - eta_0)]^2,   q_i = |W^T x_i|^2 the leverage
 
-with several, and for a model without any, a mean over a few draws in opposite pairs, some of them twice as wide.
+with several q_i is a matrix, and a model without any is differentiated row by row: the sizes are the same.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ from tallbayes.writing import write_table
 
 PART_ROWS = 2**12
 # Against a list, uniform batches would have so many times the variance, or their variance so heavy a tail.
-WORTHWHILE, HEAVIEST = 4.0, 64.0
+WORTHWHILE, HEAVIEST = 8.0, 64.0
 # In posterior sds: what all remainders together cannot move is not worth a list.
 NOTHING = 1e-5
-NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
-PAIRS, WIDE_PAIRS = 3, 1
+PAIRS, WIDE_PAIRS = 6, 2
 # Beyond, a row's remainder is weighed by the diagonal of H^-1: the same size but for correlations.
 MOST_WHITENED = 128
 LARGEST = 1e30
@@ -148,10 +147,13 @@ def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, sto
 
 
 def _draws(dimension: int) -> Floats:
-    """Whitened points in opposite pairs, the last ones twice as wide: the same for all rows."""
-    half = np.random.default_rng(0).standard_normal((PAIRS + WIDE_PAIRS, dimension))
+    """Whitened points in opposite pairs, on axes turned at random, the last ones twice as wide."""
+    rng, pairs = np.random.default_rng(0), PAIRS + WIDE_PAIRS
+    turns = -(-pairs // dimension)
+    axes = [np.linalg.qr(rng.standard_normal((dimension, min(dimension, pairs))))[0].T for _ in range(turns)]
+    half = np.sqrt(dimension) * np.concatenate(axes)[:pairs]
     half[PAIRS:] *= 2
-    return np.concatenate([half, -half]).astype(np.float32)
+    return np.concatenate([half, -half])
 
 
 def _over_chunks(
@@ -165,7 +167,7 @@ def _over_chunks(
 
 
 def _shape_of(anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(anchor.mode, np.float32), np.asarray(anchor.whitening, np.float32)
+    return np.asarray(anchor.mode, np.float64), np.asarray(anchor.whitening, np.float64)
 
 
 def _part(
@@ -176,40 +178,36 @@ def _part(
     part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, part_rows), rows)
     if target.predictor is None:
         return _own_sizes(target, part, mode, whitening, draws)
-    directions = target.layout.directions(part["x"].astype(np.float32))
-    moved = jnp.stack([each * whitening if whitening.ndim == 1 else each @ whitening for each in directions])
     part = in_float64(part)
-    eta = target.layout.predict(part["x"], mode.astype(np.float64))
-    if target.layout.is_scalar:
-        return _scalar_sizes(target, part, eta, jnp.sum(moved[0].astype(np.float64) ** 2, axis=1))
-    return _vector_sizes(target, part, eta, moved.astype(np.float64), draws.astype(np.float64))
+    directions = target.layout.directions(part["x"])
+    moved = jnp.stack([each * whitening if whitening.ndim == 1 else each @ whitening for each in directions])
+    eta = target.layout.predict(part["x"], mode)
+    return (_scalar_sizes if target.layout.is_scalar else _vector_sizes)(target, part, eta, moved, draws)
 
 
-def _scalar_sizes(target: Target, rows: Any, eta: jax.Array, leverage: jax.Array) -> jax.Array:
-    """By quadrature over the predictor's own Gaussian."""
+def _scalar_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, draws: jax.Array) -> jax.Array:
+    """q rho^2, rho the remainder in the predictor, mean over draws."""
     assert target.predictor is not None
+    slope_at = jax.vmap(jax.grad(target.predictor.call))
     _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
 
-    def square(node: float) -> jax.Array:
-        move = node * jnp.sqrt(leverage)
-        there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)  # type: ignore[union-attr]
-        return (there - slope - bend * move) ** 2
+    def square(draw: jax.Array) -> jax.Array:
+        move = moved[0] @ draw
+        return (slope_at(eta + move, rows) - slope - bend * move) ** 2
 
-    weights = NODE_WEIGHTS / NODE_WEIGHTS.sum()
-    mean = sum(weight * square(node) for node, weight in zip(NODES.tolist(), weights.tolist(), strict=True) if node)
-    return jnp.sqrt(leverage * mean)
+    return jnp.sqrt(jnp.sum(moved[0] ** 2, axis=1) * jnp.mean(jax.lax.map(square, draws), axis=0))
 
 
 def _vector_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, draws: jax.Array) -> jax.Array:
     """rho' (A H^-1 A') rho, rho the remainder in the predictors, mean over draws."""
     assert target.predictor is not None
+    slope_at = jax.vmap(jax.grad(target.predictor.call))
     _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
     spread = jnp.einsum("anj,bnj->nab", moved, moved)
 
     def square(draw: jax.Array) -> jax.Array:
         move = (moved @ draw).T
-        there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)  # type: ignore[union-attr]
-        rest = there - slope - jnp.einsum("nab,nb->na", bend, move)
+        rest = slope_at(eta + move, rows) - slope - jnp.einsum("nab,nb->na", bend, move)
         return jnp.einsum("na,nab,nb->n", rest, spread, rest)
 
     return jnp.sqrt(jnp.mean(jax.lax.map(square, draws), axis=0))
@@ -217,7 +215,7 @@ def _vector_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, d
 
 def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: jax.Array, draws: jax.Array) -> jax.Array:
     """|W' r| of every row's own gradient, mean over draws."""
-    rows, mode, whitening = in_float64(rows), mode.astype(np.float64), whitening.astype(np.float64)
+    rows = in_float64(rows)
     dense = whitening.ndim == 2
     moves = draws @ whitening.T if dense else draws * whitening
     gradient = jax.grad(target.log_likelihood.call)

@@ -28,6 +28,7 @@ from tallbayes.compilation import compiled
 from tallbayes.importance import Listing, in_float64
 from tallbayes.model import Target
 from tallbayes.moments import Floats
+from tallbayes.sums import TILE_ROWS
 from tallbayes.table import Table
 from tallbayes.tails import Probe
 
@@ -49,7 +50,7 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
     everywhere = np.concatenate([points, rays.reshape(-1, points.shape[1])])
     pairs = np.random.default_rng(1).standard_normal((NOISE_PAIRS, len(anchor.mode)))
     with jax.enable_x64(True):
-        sample = target, in_float64(rows), jnp.asarray(weights), anchor.mode
+        sample = target, in_float64(rows), weights, anchor.mode
         looks = compiled(_look)(*sample, _padded(everywhere) @ anchor.whitening.T)
         noise = compiled(_place_covariance)(
             *sample, np.concatenate([pairs, -pairs]) @ anchor.whitening.T, np.float64(count)
@@ -83,14 +84,14 @@ def _sample(table: Table, listing: Listing | None) -> tuple[Any, Floats, int]:
     """Rows of the first places, what each of them stands for, and how many there are; padded with rows of no weight."""
     length = table.num_rows if listing is None else listing.length
     count = min(MOST_ROWS, length)
-    capacity = min(MOST_ROWS, 1 << (count - 1).bit_length())
+    capacity = min(MOST_ROWS, max(TILE_ROWS, 1 << (count - 1).bit_length()))
     spread = np.arange(count) if table.shuffled or count == length else np.linspace(0, length - 1, count).astype(int)
     places = np.zeros(capacity, int)
     places[:count] = spread
     own = np.ones(capacity) if listing is None else np.asarray(listing.weights[places], np.float64)
     index = places if listing is None else np.asarray(listing.rows[places])
     weights = np.where(np.arange(capacity) < count, own * (length / count), 0.0)
-    return jax.tree.map(lambda leaf: np.asarray(leaf[index]), table.rows), weights, count
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], table.rows), weights, count
 
 
 def _points(anchor: Anchor) -> tuple[Floats, Floats, Floats]:

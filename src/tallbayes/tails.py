@@ -15,7 +15,7 @@ quantities of a run in `tail_variances`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,12 @@ class Probe:
     def weights(self) -> tuple[Floats, Floats]:
         """Of every point, for the posterior and for the Gaussian; each adds up to 1."""
         return _normalised(self.log_ratio - self.log_proposal), _normalised(-self.log_proposal)
+
+    def narrowed(self, wide: Anchor, places: np.ndarray, narrow: Anchor) -> Probe:
+        """The same of some parameters alone, whitened by their own Gaussian."""
+        turn = narrow.factor.T @ wide.whitening[places]
+        points, remainder, rays = (each @ turn.T for each in (self.points, self.remainder, self.rays))
+        return replace(self, points=points, remainder=remainder, rays=rays, noise=turn @ self.noise @ turn.T)
 
 
 def _normalised(log_weights: Floats) -> Floats:

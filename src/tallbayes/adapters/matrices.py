@@ -214,7 +214,11 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
     posterior = result.posterior
     if posterior is not None:
         points = tuple(each[..., places] for each in posterior.points)
-        posterior = replace(posterior, anchor=anchor, points=points, stored=names.reading(scaling), live=None)
+        probe = posterior.probe
+        if probe is not None and anchor is not None:
+            probe = probe.narrowed(result.anchor, places, anchor)
+        reading = names.reading(scaling)
+        posterior = replace(posterior, anchor=anchor, points=points, stored=reading, live=None, probe=probe)
     return replace(
         result,
         estimates={name: _narrowed_estimate(each, places, names) for name, each in result.estimates.items()},

@@ -56,6 +56,8 @@ MEANINGS = {
     "the errors stated are larger than that.",
     Status.heavy_tails: "A few paths make up most of the error, so the error itself may be far off. Take the numbers "
     "as rough.",
+    Status.infinite_variance: "As far out as was looked, the tails of a quantity do not end: its expectation may not "
+    "exist, and has no error that could be known. Ask for a median or for a quantile instead.",
     Status.inconsistent: f"A check of the sampler against itself failed, which should not happen. {NOT_TO_BE_TRUSTED}",
     Status.second_mode: "The posterior has another mode that these numbers know nothing of. They describe one of them.",
 }
