@@ -130,11 +130,18 @@ def test_what_has_no_variance_is_told(freedom, endless):
 
 
 def test_a_pole_is_told():
-    """E 1 / (theta - 0.9) does not exist where theta may be 0.9; E 1 / (theta + 100) does."""
-    rows = {"x": np.ones((40, 1)), "y": np.random.default_rng(0).normal(0.5, 1.0, 40)}
-    poles = {"pole": lambda theta: 1 / (theta[0] - 0.9), "none": lambda theta: 1 / (theta[0] + 100)}
+    """E 1 / (theta - 0.9) does not exist, though theta be 0 +- 0.2; what is steep, bends or jumps has no pole."""
+    poles = {
+        "pole": lambda theta: 1 / (theta[0] - 0.9),
+        "none": lambda theta: 1 / (theta[0] + 100),
+        "steep": lambda theta: jnp.tanh(1e3 * (theta[0] - 0.3)),
+        "peak": lambda theta: jnp.exp(-(((theta[0] - 0.1) / 0.05) ** 2)),
+        "event": lambda theta: theta[0] > 0.2,
+        "ratio": lambda theta: -(theta[0] + 1) / (theta[0] - 1.2),
+    }
+    rows = {"x": np.ones((20, 1)), "y": np.zeros(20)}
     _, tails = probed(tb.families.linear(noise_scale=1.0), rows, poles)
-    np.testing.assert_array_equal(tails.endless, [True, False])
+    np.testing.assert_array_equal(tails.endless, [True, False, False, False, False, True])
 
 
 def test_an_expectation_that_does_not_exist_is_never_converged():

@@ -33,6 +33,7 @@ from tallbayes.watch import OutOfTime, aside, begin, look
 
 PILOT_BLOCKS = 4
 FIRST_PILOT_BLOCK = 1 << 16
+PILOT_SEED = 0
 TAIL_STREAM = 3
 RANDOM_LEVELS = 13
 SLOWEST = 1.0
@@ -84,7 +85,8 @@ def pilot_evaluations(problem: Problem, fixed_levels: int) -> int:
 
 def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
     """Pilots on two levels more than the fixed ones; refuse what has no finite variance at a finite cost."""
-    problem = replace(run.problem.for_tuning())
+    # What is refused must not depend on the seed, so the pilots do not.
+    problem = replace(run.problem.for_tuning(), seed=PILOT_SEED)
     begin("pilots", "of the levels that are drawn at random")
     pilots = []
     for level in range(fixed_levels + 2):

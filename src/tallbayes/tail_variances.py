@@ -17,7 +17,7 @@ from tallbayes.anchor import Anchor
 from tallbayes.model import Target
 from tallbayes.moments import Floats
 from tallbayes.probes import RADII
-from tallbayes.quantities import Estimands, observed_values
+from tallbayes.quantities import LAPLACE_DRAWS, Estimands, observed_values
 from tallbayes.tails import HEAVIEST_POINT, Probe, Tails, transport
 
 NOISE_DRAWS = 256
@@ -27,6 +27,8 @@ WORTH_A_LOOK = 1e-3
 # Tails of 2 or less have no variance; estimated from 200 of 65,536 draws, they are known to a tenth.
 HEAVY_TAIL = 1.5
 FIRST_DRAWS, MANY_DRAWS = 2**12, 2**16
+# A value hundreds of times closer to a pole is hundreds of times as large, and next to any other point about the same.
+POLES_WITHIN, STEPS_ALONG, GROWS, MOST_LOOKED_AT = 6.0, 1 + LAPLACE_DRAWS, 4.0, 16
 
 
 def tails_of(target: Target, estimands: Estimands, anchor: Anchor, units: object, probe: Probe) -> Tails:
@@ -40,7 +42,9 @@ def tails_of(target: Target, estimands: Estimands, anchor: Anchor, units: object
     apart = transport(values, posterior, gaussian) if trusted else nothing
     far = components(read(probe.rays.reshape(-1, probe.points.shape[1]))[0])
     body = np.maximum(apart.variance, weighted_variance(values, gaussian))
-    endless = _endless(probe, far, components(read.origin), body) | _heavy_by_itself(read, components)
+    endless = _endless(probe, far, components(read.origin), body)
+    if estimands.observables.functions:
+        endless = endless | _heavy_by_itself(read, components) | _has_pole(read, components, probe)
     # What has no variance has no least one either: it is told by other means.
     apart = Least(np.where(endless, 0.0, apart.variance), np.where(endless, 3.0, apart.kurtosis))
     return Tails(apart, _noise(read, components, probe), endless)
@@ -97,15 +101,30 @@ class Reader:
 
 
 def _heavy_by_itself(read: Reader, components: Components) -> np.ndarray:
-    """Whether a function's values at Gaussian draws have a tail of 3/2 or less, as where it has a pole."""
-    if not read.estimands.observables.functions:
-        return np.zeros(len(read.estimands.labels()), bool)
+    """Whether a function's values at Gaussian draws have a tail of 3/2 or less."""
     rng = np.random.default_rng(3)
     for draws, highest in ((FIRST_DRAWS, 2 * HEAVY_TAIL), (MANY_DRAWS, HEAVY_TAIL)):
         heavy = tail_index(components(read(rng.standard_normal((draws, len(read.anchor.mode))))[0])) < highest
         if not np.any(heavy):
             break
     return heavy
+
+
+def _has_pole(read: Reader, components: Components, probe: Probe) -> np.ndarray:
+    """Whether along some line within six sds the largest value grows without bound as one looks closer."""
+    lines = probe.rays[: len(probe.rays) // 2, 0] / RADII[0]
+    steps = np.linspace(-POLES_WITHIN, POLES_WITHIN, STEPS_ALONG)
+    found = np.zeros(len(read.estimands.labels()), bool)
+    for line in lines:
+        size = np.abs(components(read(steps[:, None] * line)[0]))
+        for column in np.flatnonzero(~found)[:MOST_LOOKED_AT]:
+            place = int(np.argmax(np.nan_to_num(size[:, column], posinf=np.inf)))
+            if not 0 < place < STEPS_ALONG - 1:
+                continue
+            closer = np.linspace(steps[place - 1], steps[place + 1], STEPS_ALONG)
+            near = np.abs(components(read(closer[:, None] * line)[0])[:, column])
+            found[column] = not np.nanmax(near) <= GROWS * size[place, column]
+    return found
 
 
 def tail_index(values: Floats) -> Floats:
