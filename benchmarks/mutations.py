@@ -69,7 +69,7 @@ FAMILY = "tests/test_families.py::test_a_family_is_the_model_written_by_hand"
 JACOBIAN = "tests/test_constraints.py::test_the_jacobian_is_the_determinant_of_the_derivative"
 CANCELS = "tests/test_moments.py::test_variance_does_not_cancel_far_from_zero"
 RARE_ROW = "tests/test_rows_that_matter.py::test_rows_that_decide_are_read"
-UNITS = "tests/test_tails.py::test_the_answer_does_not_depend_on_the_unit"
+UNITS = "tests/test_tails.py::test_the_gaussian_levels_error_has_its_unit"
 MERGES = "tests/test_moments.py::test_merge_equals_numpy_for_any_split_and_grouping"
 
 REPLACED, DISTINCT = "sampling=WithReplacement()", "sampling=WithoutReplacement()"

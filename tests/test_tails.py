@@ -9,11 +9,13 @@ import pytest
 
 import tallbayes as tb
 from tallbayes import preparation
+from tallbayes.laplace import laplace_level
 from tallbayes.mode import find_anchor
 from tallbayes.model import bind
 from tallbayes.probes import make_probe
 from tallbayes.quantities import make_estimands
 from tallbayes.result import Status
+from tallbayes.run import gaussian_summary
 from tallbayes.table import check_rows, make_table
 from tallbayes.tail_variances import tails_of
 from tallbayes.tails import Probe, coupled
@@ -209,22 +211,41 @@ def test_a_probe_is_kept_with_the_posterior(tmp_path):
     np.testing.assert_array_equal(before.flat_standard_error, after.flat_standard_error)
 
 
+def in_unit(unit):
+    """A mean and a positive scale, and rows, in some unit."""
+
+    def log_likelihood(theta, row):
+        return -0.5 * ((row["y"] - theta["m"]) / theta["s"]) ** 2 - jnp.log(theta["s"])
+
+    def log_prior(theta):
+        return -0.5 * (theta["m"] / (10 * unit)) ** 2 - 0.5 * (theta["s"] / (10 * unit)) ** 2
+
+    y = unit * np.random.default_rng(0).normal(2.0, 1.5, 40)
+    start = {"m": 0.0, "s": unit}
+    return tb.Model(log_prior, log_likelihood, start, constraints={"s": tb.constraints.positive}), {"y": y}
+
+
+def gaussian_error(unit):
+    """The variance of the Gaussian level's mean and sd of both parameters."""
+    model, rows = in_unit(unit)
+    arrays = check_rows(rows)
+    target, start = bind(model, jax.tree.map(lambda leaf: leaf[0], arrays))
+    anchor = find_anchor(target, make_table(arrays, "float64", shuffle=True), start)
+    estimands = make_estimands(None, target, anchor)
+    level = laplace_level(target, estimands.observables, anchor, estimands.jump, seed=0)
+    return gaussian_summary(estimands, level).laplace_error
+
+
 @pytest.mark.parametrize("unit", [1e-4, 1e4])
-def test_the_answer_does_not_depend_on_the_unit(unit):
-    """A positive parameter, whose sd has an error of its own at the Gaussian level: the same run in any unit."""
-    y = np.random.default_rng(0).normal(2.0, 1.5, 40)
+def test_the_gaussian_levels_error_has_its_unit(unit):
+    """Squares of errors go like the square of the unit, that of an sd like that of a mean."""
+    np.testing.assert_allclose(gaussian_error(unit) / unit**2, gaussian_error(1.0), rtol=1e-3, atol=1e-20)
+    assert np.all(gaussian_error(1.0)[[1, 3]] > 0)
 
-    def run(unit):
-        def log_likelihood(theta, row):
-            return -0.5 * ((row["y"] - theta["m"]) / theta["s"]) ** 2 - jnp.log(theta["s"])
 
-        def log_prior(theta):
-            return -0.5 * (theta["m"] / (10 * unit)) ** 2 - 0.5 * (theta["s"] / (10 * unit)) ** 2
-
-        start = {"m": 0.0, "s": unit}
-        model = tb.Model(log_prior, log_likelihood, start, constraints={"s": tb.constraints.positive})
-        return tb.estimate(model, {"y": y * unit}, tolerance=0.1)
-
-    one, other = run(1.0), run(unit)
-    np.testing.assert_allclose(other["sd"].flat_value / unit, one["sd"].flat_value, rtol=1e-4)
-    np.testing.assert_allclose(other["sd"].flat_standard_error / unit, one["sd"].flat_standard_error, rtol=1e-3)
+def test_the_answer_does_not_depend_on_the_unit():
+    """The same run in a unit ten thousand times as small, where errors once went on as if it were 1."""
+    (model, rows), (small, small_rows) = in_unit(1.0), in_unit(1e4)
+    one, other = tb.estimate(model, rows, tolerance=0.2), tb.estimate(small, small_rows, tolerance=0.2)
+    np.testing.assert_allclose(other["sd"].flat_value / 1e4, one["sd"].flat_value, rtol=1e-4)
+    np.testing.assert_allclose(other["sd"].flat_standard_error / 1e4, one["sd"].flat_standard_error, rtol=1e-2)
