@@ -34,8 +34,8 @@ from scipy.special import ndtr
 from simulations import EXTRA_SCALE, FREEDOM, INTERCEPT_SCALE, KNOWN_NOISE, SIMULATIONS, Simulation
 
 import tallbayes as tb
-from tallbayes.display import table
 from tallbayes.experiments.store import Piece, Store
+from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "agreement"

@@ -10,7 +10,7 @@ from questions import Question
 from scipy.special import gammaln
 
 import tallbayes as tb
-from tallbayes.constraints import positive
+from tallbayes.model.constraints import positive
 
 
 def small_scale(size: float, tolerance: float, num_rows: int = 8) -> Question:

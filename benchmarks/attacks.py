@@ -35,8 +35,8 @@ from attack_page import rewrite
 from judging import Verdict
 from questions import Question, put
 
-from tallbayes.display import table
-from tallbayes.fingerprint import METHOD_VERSION
+from tallbayes.records.fingerprint import METHOD_VERSION
+from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
 FALSE_ALARM = 0.01

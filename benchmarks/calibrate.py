@@ -40,9 +40,9 @@ from calibration_references import truth
 from questions import Question, allowed
 
 import tallbayes as tb
-from tallbayes.display import table
 from tallbayes.experiments import style
-from tallbayes.fingerprint import METHOD_VERSION
+from tallbayes.records.fingerprint import METHOD_VERSION
+from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
 FALSE_ALARM = 0.01

@@ -22,10 +22,10 @@ import problems
 import references
 
 import tallbayes as tb
-from tallbayes.display import table
 from tallbayes.experiments import style
 from tallbayes.experiments.scaling import exponent
 from tallbayes.experiments.store import Piece, Store
+from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "cost"

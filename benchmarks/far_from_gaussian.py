@@ -21,8 +21,8 @@ from lines import describe_commit
 from peers import posteriors
 
 import tallbayes as tb
-from tallbayes import multilevel
-from tallbayes.display import table
+from tallbayes.estimator import adaptive as multilevel
+from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results" / "far_from_gaussian.json"
 PROBLEM, TOLERANCE, SEEDS = "non-gaussian", 0.01, range(1, 9)

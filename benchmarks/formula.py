@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from processes import measured
 
-from tallbayes.display import table
 from tallbayes.experiments.store import Piece, Store
+from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "formula"
@@ -62,7 +62,7 @@ def read(path: Path) -> None:
 
 
 def make_arrays(path: Path) -> dict[str, np.ndarray]:
-    from tallbayes.adapters.formula import build_design
+    from tallbayes.formula.formula import build_design
 
     design = build_design(FORMULA, path)
     return {"x": design.x, "y": design.y}

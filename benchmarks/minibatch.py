@@ -17,12 +17,12 @@ import numpy as np
 import throughput
 
 import tallbayes as tb
-from tallbayes.display import table
-from tallbayes.executors import default_executor, in_order, num_workers
-from tallbayes.levels import BLOCK_PATHS, make_problem, sample_level
-from tallbayes.paths import Plan
-from tallbayes.preparation import check_data, prepare
-from tallbayes.quantities import make_estimands
+from tallbayes.estimator.estimands import make_estimands
+from tallbayes.sampler.levels import BLOCK_PATHS, make_problem, sample_level
+from tallbayes.sampler.paths import Plan
+from tallbayes.setup.preparation import check_data, prepare
+from tallbayes.views.text import table
+from tallbayes.workers.executors import default_executor, in_order, num_workers
 
 LAWS = (tb.WithReplacement(), tb.WithoutReplacement(), tb.Blocks())
 SIZES = (10_000, 2_000_000)

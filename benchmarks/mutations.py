@@ -35,7 +35,7 @@ from lines import describe_commit
 from processes import HIDDEN
 
 import tallbayes as tb
-from tallbayes.display import table
+from tallbayes.views.text import table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutations.json"
@@ -73,7 +73,7 @@ UNITS = "tests/test_tails.py::test_the_gaussian_levels_error_has_its_unit"
 MERGES = "tests/test_moments.py::test_merge_equals_numpy_for_any_split_and_grouping"
 
 REPLACED, DISTINCT = "sampling=WithReplacement()", "sampling=WithoutReplacement()"
-PLAIN_BLEND = "partner=<class 'tallbayes.gradients.Plain'>"
+PLAIN_BLEND = "partner=<class 'tallbayes.sampler.gradients.Plain'>"
 SELECTION = (
     f"{LAW}[Full(batch_size=None)-Antithetic()]",
     f"{LAW}[Plain(batch_size=2, {REPLACED})-Antithetic()]",

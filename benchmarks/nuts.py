@@ -182,7 +182,7 @@ def pieces(folder: Path) -> dict[str, Any]:
 
 
 def show(results: dict[str, Any]) -> str:
-    from tallbayes.display import table
+    from tallbayes.views.text import table
 
     ours = results["tallbayes"]
     nuts = {chains: results[chains] for chains in CHAINS}

@@ -20,12 +20,12 @@ import jax.numpy as jnp
 import throughput
 
 import tallbayes as tb
-from tallbayes import draws, paths
-from tallbayes.display import table
-from tallbayes.levels import BLOCK_PATHS, make_problem, sample_level
-from tallbayes.paths import Plan
-from tallbayes.preparation import check_data, prepare
-from tallbayes.quantities import make_estimands
+from tallbayes.estimator.estimands import make_estimands
+from tallbayes.sampler import draws, paths
+from tallbayes.sampler.levels import BLOCK_PATHS, make_problem, sample_level
+from tallbayes.sampler.paths import Plan
+from tallbayes.setup.preparation import check_data, prepare
+from tallbayes.views.text import table
 
 LEVEL, REPEATS = 3, 12
 

@@ -300,7 +300,7 @@ def get(name: str, path: Path = RESULTS) -> Reference:
 def main() -> None:
     import problems
 
-    from tallbayes.display import table
+    from tallbayes.views.text import table
 
     parser = argparse.ArgumentParser(description="reference means and sds of the standard problems")
     parser.add_argument("names", nargs="*", help="kind-N-d, such as logistic-300-5; all of them by default")

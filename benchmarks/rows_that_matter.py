@@ -39,8 +39,8 @@ from judging import Verdict
 from questions import Question, put
 
 import tallbayes as tb
-from tallbayes import preparation
-from tallbayes.fingerprint import METHOD_VERSION
+from tallbayes.records.fingerprint import METHOD_VERSION
+from tallbayes.setup import preparation
 
 RESULTS = Path(__file__).parent / "results"
 FALSE_ALARM = 0.01

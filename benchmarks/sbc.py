@@ -37,8 +37,8 @@ from scipy.stats import f, kstest, kstwo
 from simulations import SIMULATIONS
 
 import tallbayes as tb
-from tallbayes.display import table
 from tallbayes.experiments import style
+from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
 NUM_ROWS, DIMENSION, SEED = 200, 3, 2

@@ -74,9 +74,9 @@ import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import tallbayes as tb
-from tallbayes.executors import default_executor
-from tallbayes.expansion import expand
-from tallbayes.preparation import check_stored, place
+from tallbayes.workers.executors import default_executor
+from tallbayes.anchor.expansion import expand
+from tallbayes.setup.preparation import check_stored, place
 
 stored = tb.open_table(sys.argv[1])
 threads, repeats, inside = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "inside"

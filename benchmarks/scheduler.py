@@ -29,19 +29,19 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes import multilevel
-from tallbayes.dispatch import Arrivals, Dispatcher, first_arrival
-from tallbayes.display import table
+from tallbayes.estimator import adaptive as multilevel
+from tallbayes.estimator.adaptive import run_multilevel
+from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.run import Budget, Run
+from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.experiments import style
-from tallbayes.levels import BLOCK_PATHS, LevelBlock, sample_level
 from tallbayes.moments import Moments
-from tallbayes.multilevel import run_multilevel
-from tallbayes.paths import Observables
-from tallbayes.quantities import Estimands, Quantity
-from tallbayes.result import Contraction
-from tallbayes.run import Budget, Run
+from tallbayes.results.result import Contraction
+from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, sample_level
+from tallbayes.sampler.paths import Observables
 from tallbayes.structure import Structure
-from tallbayes.tolerances import Tolerances
+from tallbayes.views.text import table
+from tallbayes.workers.dispatch import Arrivals, Dispatcher, first_arrival
 
 RESULTS = Path(__file__).parent / "results" / "scheduler.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scheduler.svg"

@@ -26,11 +26,11 @@ import references
 from processes import measured
 
 import tallbayes as tb
-from tallbayes.display import table
-from tallbayes.executors import default_executor
 from tallbayes.experiments import problem as paper
 from tallbayes.experiments.store import Piece, Store
-from tallbayes.preparation import check_data, prepare
+from tallbayes.setup.preparation import check_data, prepare
+from tallbayes.views.text import table
+from tallbayes.workers.executors import default_executor
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "tall"

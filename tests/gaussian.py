@@ -57,7 +57,7 @@ def batches(sampling: object, size: int) -> np.ndarray:
     if isinstance(sampling, tb.WithoutReplacement):
         return np.array(list(combinations(range(NUM_ROWS), size)))
     # Blocks run over the table as `make_table` shuffles it.
-    from tallbayes.table import SHUFFLE_SEED
+    from tallbayes.rows.table import SHUFFLE_SEED
 
     order = np.random.default_rng(SHUFFLE_SEED).permutation(NUM_ROWS)
     return np.array([[order[(s + k) % NUM_ROWS] for k in range(size)] for s in range(NUM_ROWS)])

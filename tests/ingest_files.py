@@ -15,8 +15,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from tallbayes import shuffling, stored, unfinished
-from tallbayes.adapters import batches, ingest
+from tallbayes.rows import batches, ingest, shuffling, unfinished
+from tallbayes.rows import on_disk as stored
 
 LEVELS = ["b", "ü", "a", "B"]
 

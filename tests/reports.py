@@ -7,16 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.anchor import Anchor
-from tallbayes.answers import Rungs
-from tallbayes.coefficients import Number
-from tallbayes.comparisons import Comparison
-from tallbayes.posterior import Posterior
-from tallbayes.predictions import Prediction
-from tallbayes.reading import Part, Reading
-from tallbayes.report import render_report
-from tallbayes.result import Contraction, Cost, Estimate, Level, Rates, Regression, Result, Status, Trial, Tuning
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.posterior.answers import Rungs
+from tallbayes.posterior.coordinates import Part, Reading
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.results.coefficients import Number
+from tallbayes.results.comparisons import Comparison
+from tallbayes.results.predictions import Prediction
+from tallbayes.results.result import (
+    Contraction,
+    Cost,
+    Estimate,
+    Level,
+    Rates,
+    Regression,
+    Result,
+    Status,
+    Trial,
+    Tuning,
+)
 from tallbayes.structure import Structure
+from tallbayes.views.report import render_report
 
 HOSTILE = "<b>&\"'x</b>"
 CARRIERS = ("AA", "EV", HOSTILE, "UA")

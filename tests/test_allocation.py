@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallbayes.allocation import bias_terms, degrees_of_freedom, floored_variance, optimal_samples
+from tallbayes.estimator.allocation import bias_terms, degrees_of_freedom, floored_variance, optimal_samples
 
 
 def column(*values):

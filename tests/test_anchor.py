@@ -11,18 +11,18 @@ from scenarios import gaussian_posterior, gaussian_rows, logistic_by_hand, logis
 from scipy.optimize import minimize_scalar
 
 import tallbayes as tb
-from tallbayes.anchor import Anchor
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import expand
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.anchor.sums import CHUNK_ROWS
 from tallbayes.errors import (
     ImproperPosteriorError,
     NonFiniteError,
     PosteriorError,
     RankDeficientError,
 )
-from tallbayes.expansion import expand
-from tallbayes.mode import find_anchor
-from tallbayes.model import Target, bind
-from tallbayes.sums import CHUNK_ROWS
-from tallbayes.table import Table, make_table, needs_float64
+from tallbayes.model.model import Target, bind
+from tallbayes.rows.table import Table, make_table, needs_float64
 
 FLAT = float("inf")
 

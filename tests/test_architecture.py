@@ -307,19 +307,22 @@ def test_a_module_imports_only_modules_before_it(name: str) -> None:
 
 
 CONTROLS = {
-    "import": ("import tallbayes.estimation", {"estimation"}),
-    "from module": ("from tallbayes.estimation import estimate", {"estimation"}),
+    "import": ("import tallbayes.estimation.estimate", {"estimation"}),
+    "from module": ("from tallbayes.estimation.estimate import estimate", {"estimation"}),
     "from package": ("from tallbayes import estimation", {"estimation"}),
     "from sub-package": ("from tallbayes.baselines import mala", {"baselines", "baselines.mala"}),
     "from module of a sub-package": ("from tallbayes.baselines.mala import mala", {"baselines.mala"}),
     "the package itself": ("import tallbayes as tb", {""}),
     "a name of the package": ("from tallbayes import estimate", {""}),
     "relative": ("from .estimation import estimate", {"estimation"}),
-    "under a condition": ("if True:\n    import tallbayes.estimation", {"estimation"}),
-    "within try": ("try:\n    pass\nexcept OSError:\n    import tallbayes.estimation", {"estimation"}),
-    "within a class": ("class A:\n    from tallbayes.estimation import estimate", {"estimation"}),
-    "within a function": ("def f():\n    import tallbayes.estimation", set()),
-    "for types alone": ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tallbayes.estimation", set()),
+    "under a condition": ("if True:\n    import tallbayes.estimation.estimate", {"estimation"}),
+    "within try": ("try:\n    pass\nexcept OSError:\n    import tallbayes.estimation.estimate", {"estimation"}),
+    "within a class": ("class A:\n    from tallbayes.estimation.estimate import estimate", {"estimation"}),
+    "within a function": ("def f():\n    import tallbayes.estimation.estimate", set()),
+    "for types alone": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tallbayes.estimation.estimate",
+        set(),
+    ),
 }
 
 

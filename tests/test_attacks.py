@@ -22,7 +22,7 @@ import rows_that_matter
 from scipy import stats
 from scipy.special import digamma, polygamma
 
-from tallbayes import preparation
+from tallbayes.setup import preparation
 
 BOUND = 1e-4
 SEEDS, QUANTITIES = 50, 6

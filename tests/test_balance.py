@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.balance import Balance, Gaussian, ascend, first_gaussian
+from tallbayes.anchor.balance import Balance, Gaussian, ascend, first_gaussian
+from tallbayes.anchor.expansion import Survey
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.anchor.recentring import find_mode_or_balance
 from tallbayes.errors import NoConvergenceError
-from tallbayes.expansion import Survey
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
-from tallbayes.recentring import find_mode_or_balance
-from tallbayes.table import make_table
+from tallbayes.model.model import bind
+from tallbayes.rows.table import make_table
 
 SCHOOLS = {
     "school": np.arange(8, dtype=np.int32),

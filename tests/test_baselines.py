@@ -17,7 +17,7 @@ import tallbayes as tb
 from tallbayes.baselines import Decreasing, mala, sgld
 from tallbayes.baselines.chains import BATCHES, batch_edges
 from tallbayes.errors import DataError, InputError, MethodError
-from tallbayes.table import SHUFFLE_SEED
+from tallbayes.rows.table import SHUFFLE_SEED
 
 MODEL = tb.families.linear(noise_scale=1.0, prior_scale=1.0)
 

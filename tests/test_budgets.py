@@ -20,11 +20,11 @@ import pytest
 from scenarios import logistic_by_hand, paper_rows
 
 import tallbayes as tb
-from tallbayes.document import to_json
-from tallbayes.laplace import laplace_level
-from tallbayes.preparation import prepare
-from tallbayes.quantities import make_estimands
-from tallbayes.randomised import _settle_laplace
+from tallbayes.anchor.gaussian_level import laplace_level
+from tallbayes.estimator.estimands import make_estimands
+from tallbayes.estimator.randomised import _settle_laplace
+from tallbayes.setup.preparation import prepare
+from tallbayes.views.document import to_json
 from tallbayes.watch import OutOfTime, Watch, aside, begin, begin_pass, count_rows, current, look, passed, watching
 
 FAR = 1e6

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import canary, expectations, predictive
+from tallbayes.posterior import expectations, predictive
+from tallbayes.programs import canary
 
 ROWS = {"x": np.ones((20, 1)), "y": np.arange(20) % 2.0}
 

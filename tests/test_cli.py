@@ -28,12 +28,13 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import cli, families
-from tallbayes.brief import brief
-from tallbayes.document import to_json
+from tallbayes.commands import cli
+from tallbayes.model import families
 from tallbayes.progress import shorten
-from tallbayes.run_folder import LEDGER, RESULT, SETTINGS, read_run, write_run
+from tallbayes.results.run_folder import LEDGER, RESULT, SETTINGS, read_run, write_run
 from tallbayes.structure import Structure
+from tallbayes.views.document import to_json
+from tallbayes.views.summary import brief
 
 NUM_ROWS = 2000
 FORMULA = "late ~ hour + C(carrier)"
@@ -94,7 +95,7 @@ def instead(fitted: Fitted, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
                 raise outcome
             return replace(fitted.result, **changes)
 
-        monkeypatch.setattr("tallbayes.adapters.fit.fit", fit)
+        monkeypatch.setattr("tallbayes.formula.fit.fit", fit)
         return seen
 
     return replace_fit
@@ -411,7 +412,7 @@ def test_a_run_that_cannot_be_kept_is_told_all_the_same(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tallbayes.storage.save", full)
+    monkeypatch.setattr("tallbayes.results.result_file.save", full)
     out = tmp_path / "run"
     assert cli.main(["fit", str(fitted.data), "--formula", FORMULA, "--out", str(out)]) == 2
     output, error = capsys.readouterr()
@@ -522,7 +523,7 @@ def fit_actions() -> list[Any]:
 
 LOADED = """
 import sys
-from tallbayes.cli import main
+from tallbayes.commands.cli import main
 try:
     code = main(sys.argv[1:])
 except SystemExit as stopped:
@@ -577,7 +578,7 @@ def test_names_that_a_terminal_cannot_write_do_not_stop_it(fitted: Fitted) -> No
 
 CACHES = """
 import os, pathlib, sys
-from tallbayes.compile_cache import use_compile_cache
+from tallbayes.programs.disk_cache import use_compile_cache
 base = pathlib.Path(sys.argv[1])
 os.environ["TALLBAYES_CACHE"] = ""
 assert use_compile_cache() is None
@@ -618,7 +619,7 @@ class Terminal:
         # A shell that runs tests in the background has its children ignore Ctrl-C.
         program = (
             "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "from tallbayes.cli import main; sys.exit(main(sys.argv[1:]))"
+            "from tallbayes.commands.cli import main; sys.exit(main(sys.argv[1:]))"
         )
         environment = os.environ | {"TALLBAYES_CACHE": str(cache), "TERM": "xterm", "COLUMNS": "100"}
         self.process = subprocess.Popen(

@@ -9,7 +9,7 @@ import pyarrow as arrow
 import pyarrow.parquet
 import pytest
 
-from tallbayes import cli
+from tallbayes.commands import cli
 
 
 @pytest.fixture(autouse=True)

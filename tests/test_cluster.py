@@ -26,9 +26,10 @@ from scenarios import logistic_rows
 from test_ledger import assert_same
 
 import tallbayes as tb
-from tallbayes import cli, shipping
-from tallbayes.dispatch import Dispatcher
-from tallbayes.levels import sample_level
+from tallbayes.commands import cli
+from tallbayes.sampler.levels import sample_level
+from tallbayes.workers import shipping
+from tallbayes.workers.dispatch import Dispatcher
 
 cloudpickle, distributed = pytest.importorskip("cloudpickle"), pytest.importorskip("distributed")
 
@@ -322,7 +323,7 @@ def test_a_cluster_that_is_not_there_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TALLBAYES_CACHE", "")
-    monkeypatch.setattr("tallbayes.commands.SECONDS_TO_CONNECT", 0.5)
+    monkeypatch.setattr("tallbayes.commands.commands.SECONDS_TO_CONNECT", 0.5)
     monkeypatch.setattr(logging.getLogger("distributed"), "level", logging.CRITICAL)
     data = tmp_path / "rows.csv"
     data.write_text("y,a\n" + "0,1\n1,2\n" * 30)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.coefficients import Number, coefficients, interval_ends
+from tallbayes.results.coefficients import Number, coefficients, interval_ends
 
 
 @pytest.fixture(scope="module")

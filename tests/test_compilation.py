@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallbayes.compilation import CPU_OPTIONS, compiled, own_options
+from tallbayes.programs.compilation import CPU_OPTIONS, compiled, own_options
 
 LEVEL, EMITTERS = CPU_OPTIONS
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallbayes import constraints
-from tallbayes.constraints import Constraint
 from tallbayes.errors import ModelError
+from tallbayes.model import constraints
+from tallbayes.model.constraints import Constraint
 
 CONSTRAINTS: dict[str, Constraint] = {
     "real": constraints.real,

@@ -17,10 +17,10 @@ import paper
 import pytest
 
 import tallbayes as tb
-from tallbayes.dispatch import SHARES, Dispatcher, ahead, first_arrival, rank
-from tallbayes.executors import capacity_of, num_workers, runs_elsewhere
 from tallbayes.moments import Moments, merge_all
-from tallbayes.result import Status
+from tallbayes.results.result import Status
+from tallbayes.workers.dispatch import SHARES, Dispatcher, ahead, first_arrival, rank
+from tallbayes.workers.executors import capacity_of, num_workers, runs_elsewhere
 
 
 class Virtual:
@@ -274,7 +274,7 @@ def test_threads_do_not_run_ahead():
 
 def test_what_is_held_stays_within_bounds(monkeypatch):
     """The first block hangs, and no second copy is allowed: others go on until the bound, not for ever."""
-    monkeypatch.setattr("tallbayes.dispatch.EARLY_BYTES", 0)
+    monkeypatch.setattr("tallbayes.workers.dispatch.EARLY_BYTES", 0)
     executor = Virtual(5, lambda level, index, attempt: 1000.0 if index == 0 else 1.0)
     for _ in dispatcher(executor, late=np.inf).collect([(0, range(100))]):
         break

@@ -145,13 +145,18 @@ def test_what_documents_refer_to_exists(document: Path) -> None:
 
 
 def test_control_references_to_nothing_are_noticed() -> None:
-    assert missing_references("`src/tallbayes/paths.py::sample_path`, `Ladder` in `src/tallbayes/ladder.py`") == []
+    assert (
+        missing_references(
+            "`src/tallbayes/sampler/paths.py::sample_path`, `Ladder` in `src/tallbayes/estimator/ladder.py`"
+        )
+        == []
+    )
     for text in (
         "`src/tallbayes/nothing.py`",
-        "`src/tallbayes/paths.py::nothing`",
-        "`src/tallbayes/ladder.py::Ladder.nothing`",
+        "`src/tallbayes/sampler/paths.py::nothing`",
+        "`src/tallbayes/estimator/ladder.py::Ladder.nothing`",
         "`tests/nothing.py::test_nothing`",
-        "`nothing` in\n`src/tallbayes/ladder.py`",
+        "`nothing` in\n`src/tallbayes/estimator/ladder.py`",
     ):
         assert len(missing_references(text)) == 1
 

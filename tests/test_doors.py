@@ -55,7 +55,7 @@ def test_control_another_seed_differs_by_more(doors: dict[str, Any]) -> None:
 
 
 def test_the_document_names_every_family() -> None:
-    from tallbayes.families import FAMILIES
+    from tallbayes.model.families import FAMILIES
 
     text = Path(DOCUMENT).read_text()
     assert all(f"`{name}`" in text for name in FAMILIES)

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from flights import CARRIER, DISTANCE, HOUR, NUM_ROWS, ROWS
 
-from tallbayes.adapters.encoding import Encoding
-from tallbayes.adapters.formula import Design, build_design
 from tallbayes.errors import DataError, InputError
+from tallbayes.formula.encoding import Encoding
+from tallbayes.formula.formula import Design, build_design
 
 REMEMBERED = [
     "late ~ C(carrier, contr.treatment('DL')) + I(distance**2)",
@@ -46,7 +46,7 @@ def test_an_encoding_works_in_another_process(tmp_path: Path) -> None:
     (tmp_path / "plain.json").write_text(json.dumps([design.encoding.to_plain() for design in designs]))
     program = (
         "import json, sys, numpy as np\n"
-        "from tallbayes.adapters.encoding import Encoding\n"
+        "from tallbayes.formula.encoding import Encoding\n"
         "for number, plain in enumerate(json.load(open('plain.json'))):\n"
         "    np.save(f'{number}.npy', Encoding.from_plain(plain).encode('rows.parquet'))\n"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallbayes import cli
+from tallbayes.commands import cli
 from tallbayes.experiments import accuracy, coupled_paths, decay, problem, reproduce, runs, scaling, slopes
 from tallbayes.experiments.store import Piece, Store
 
@@ -49,8 +49,8 @@ def test_the_literal_window_is_half_of_every_path():
 @pytest.mark.slow
 def test_recorded_paths_end_where_sampled_ones_do():
     """The figure's trajectories are the library's own paths: same draws, same Delta."""
-    from tallbayes.ladder import Ladder
-    from tallbayes.levels import BLOCK_PATHS, sample_level
+    from tallbayes.estimator.ladder import Ladder
+    from tallbayes.sampler.levels import BLOCK_PATHS, sample_level
 
     this = runs.subject(problem.make_rows(100), Ladder(1 / 100, start_steps=4, added_steps=4))
     fine, coarse = coupled_paths.trajectories(this.problem, 2, BLOCK_PATHS)
@@ -116,7 +116,7 @@ def drawn(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     for name in ("sample_levels", "repeat", "subject"):
         patch.setattr(runs, name, _refuse)
-    patch.setattr("tallbayes.levels.sample_level", _refuse)
+    patch.setattr("tallbayes.sampler.levels.sample_level", _refuse)
     try:
         page = reproduce.draw_all(folder, quick=False)
     finally:
@@ -200,7 +200,7 @@ def test_sgld_follows_its_law():
 
 
 def test_help_answers_without_jax():
-    code = "import sys, tallbayes.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: print('jax' in sys.modules)"
+    code = "import sys, tallbayes.commands.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "reproduce" in done.stdout
     assert done.stdout.splitlines()[-1] == "False"

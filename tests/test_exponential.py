@@ -10,13 +10,13 @@ import pytest
 from scenarios import gaussian_posterior, gaussian_rows
 
 import tallbayes as tb
+from tallbayes.anchor.mode import find_anchor
 from tallbayes.errors import MethodError
-from tallbayes.gradients import whitened_remainder
-from tallbayes.levels import _sample, make_problem, sample_level
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
-from tallbayes.paths import Observables, Plan, make_inputs
-from tallbayes.table import check_rows, make_table
+from tallbayes.model.model import bind
+from tallbayes.rows.table import check_rows, make_table
+from tallbayes.sampler.gradients import whitened_remainder
+from tallbayes.sampler.levels import _sample, make_problem, sample_level
+from tallbayes.sampler.paths import Observables, Plan, make_inputs
 
 STEPS = (2.0, 1.0, 0.25)
 NOISE_SCALE, PRIOR_SCALE = 0.7, 1.5

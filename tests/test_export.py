@@ -16,13 +16,14 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
-from tallbayes import export, notebook, plots
-from tallbayes.coefficients import Number
-from tallbayes.comparisons import Comparison
-from tallbayes.predictions import Prediction
-from tallbayes.reading import Part, Reading
-from tallbayes.result import Regression
+from tallbayes.posterior.coordinates import Part, Reading
+from tallbayes.results import export
+from tallbayes.results.coefficients import Number
+from tallbayes.results.comparisons import Comparison
+from tallbayes.results.predictions import Prediction
+from tallbayes.results.result import Regression
 from tallbayes.structure import Structure
+from tallbayes.views import notebook, plots
 
 NUMBER = Structure.leaf(())
 REALS = (Part("real", (), (4,)),)
@@ -71,7 +72,7 @@ def by_class(result: tb.Result) -> tb.Result:
 def test_importing_imports_no_optional_package_and_no_jax() -> None:
     packages = "('jax', 'pandas', 'xarray', 'arviz', 'matplotlib')"
     program = (
-        "import sys, tallbayes.export, tallbayes.plots, tallbayes.notebook\n"
+        "import sys, tallbayes.results.export, tallbayes.views.plots, tallbayes.views.notebook\n"
         f"assert not [each for each in {packages} if each in sys.modules]"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

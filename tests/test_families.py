@@ -13,14 +13,14 @@ import pytest
 from scipy.special import gammaln
 
 import tallbayes as tb
-from tallbayes import densities
+from tallbayes.anchor.expansion import expand
+from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, ModelError
-from tallbayes.expansion import expand
-from tallbayes.families import FAMILIES
-from tallbayes.model import Model, bind
-from tallbayes.sums import Curvature
-from tallbayes.table import make_table
-from tallbayes.weights import weigh
+from tallbayes.model import densities
+from tallbayes.model.families import FAMILIES
+from tallbayes.model.model import Model, bind
+from tallbayes.model.weights import weigh
+from tallbayes.rows.table import make_table
 
 ROWS, COLUMNS, CLASSES = 300, 3, 4
 OPTIONS = {"multinomial": {"num_classes": CLASSES}}

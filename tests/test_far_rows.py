@@ -17,9 +17,9 @@ from scipy.stats import norm
 from test_predictions import still_posterior
 
 import tallbayes as tb
-from tallbayes.links import Wanted
-from tallbayes.predictive import Own, Regression, make_predictor
-from tallbayes.predictors import Layout
+from tallbayes.model.linear import Layout
+from tallbayes.model.links import Wanted
+from tallbayes.posterior.predictive import Own, Regression, make_predictor
 
 SEEDS = range(12)
 DIRECTIONS = np.array([[1, 0.5], [1, -0.3], [0.0, 1], [1, 0.2]])

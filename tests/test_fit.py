@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.adapters.encoding import Encoding
-from tallbayes.adapters.fit import EXTRAS, RESPONSES
-from tallbayes.adapters.formula import build_design
-from tallbayes.adapters.units import in_own_units
 from tallbayes.errors import DataError, InputError, TallbayesError, ToleranceError
+from tallbayes.formula.encoding import Encoding
+from tallbayes.formula.fit import EXTRAS, RESPONSES
+from tallbayes.formula.formula import build_design
+from tallbayes.formula.units import in_own_units
 
 NUM_ROWS = 2000
 FAR = 6.0

@@ -17,15 +17,17 @@ import pytest
 from flights import CARRIER, DISTANCE, HOUR, NUM_ROWS, ROWS
 
 import tallbayes as tb
-from tallbayes import estimation, preparation
-from tallbayes.adapters import designs, fit, packed, survey
-from tallbayes.adapters.batches import batches
-from tallbayes.adapters.formula import build_design
-from tallbayes.adapters.streaming import StoredDesign, build_stored_design
-from tallbayes.adapters.tables import open_source, read_table
 from tallbayes.errors import DataError, InputError, TallbayesError
-from tallbayes.stored import Stored
-from tallbayes.weights import WEIGHT
+from tallbayes.estimation import estimate as estimation
+from tallbayes.formula import designs, fit, survey
+from tallbayes.formula.formula import build_design
+from tallbayes.formula.streaming import StoredDesign, build_stored_design
+from tallbayes.model.weights import WEIGHT
+from tallbayes.rows import packed
+from tallbayes.rows.batches import batches
+from tallbayes.rows.frames import open_source, read_table
+from tallbayes.rows.on_disk import Stored
+from tallbayes.setup import preparation
 
 TENTHS = (np.floor(HOUR / 8) / 10).astype(np.float64)
 GAPS: dict[str, Any] = {
@@ -300,10 +302,11 @@ def test_a_table_of_arrays_is_for_another_door(tmp_path: Path) -> None:
 PEAK = """
 import json, os, sys, threading, time
 import tallbayes as tb
-from tallbayes.adapters import packed, survey
-from tallbayes.adapters.formula import build_design
-from tallbayes.adapters.streaming import build_stored_design
-from tallbayes.adapters.tables import open_source
+from tallbayes.rows import packed
+from tallbayes.formula import survey
+from tallbayes.formula.formula import build_design
+from tallbayes.formula.streaming import build_stored_design
+from tallbayes.rows.frames import open_source
 packed.BATCH_ROWS, survey.SAMPLE_ROWS = 2**16, 2**16
 peak, done = 0, False
 def anonymous():

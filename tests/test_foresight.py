@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tallbayes.dispatch import doubt
-from tallbayes.foresight import MOST_DOUBT, UNKNOWN_BLOCKS, Prospect, Seen
-from tallbayes.levels import BLOCK_PATHS
+from tallbayes.estimator.foresight import MOST_DOUBT, UNKNOWN_BLOCKS, Prospect, Seen
+from tallbayes.sampler.levels import BLOCK_PATHS
+from tallbayes.workers.dispatch import doubt
 
 COSTS = 10.0 * 2.0 ** np.arange(8)
 PROSPECT = Prospect(COSTS, 2.0, np.inf)

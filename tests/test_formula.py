@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from flights import CARRIER, DISTANCE, GENERATOR, HOUR, IS_DL, IS_UA, LATE, NUM_ROWS, ROWS, WIDE_HOUR
 
-from tallbayes.adapters import coding
-from tallbayes.adapters.formula import build_design
 from tallbayes.errors import DataError, InputError, TallbayesError
+from tallbayes.formula import coding
+from tallbayes.formula.formula import build_design
 
 
 def standardised(columns: list[np.ndarray], centred: bool = True) -> np.ndarray:

@@ -15,10 +15,10 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
-from tallbayes import identity
 from tallbayes.errors import ModelError
-from tallbayes.identity import NotByValueError, identify, output_of, value_of
-from tallbayes.model import bind
+from tallbayes.model.model import bind
+from tallbayes.programs import identity
+from tallbayes.programs.identity import NotByValueError, identify, output_of, value_of
 
 THETA = np.zeros(2)
 
@@ -188,7 +188,7 @@ def test_values_are_told_apart() -> None:
 def test_processes_agree_on_fingerprints() -> None:
     program = (
         "import numpy as np, jax.numpy as jnp\n"
-        "from tallbayes.identity import identify\n"
+        "from tallbayes.programs.identity import identify\n"
         "c = np.array([1.0, 2.0])\n"
         "print(identify(lambda t: jnp.sum(c * t**2), np.zeros(2), derivatives=True).fingerprint)"
     )

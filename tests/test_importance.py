@@ -8,12 +8,12 @@ import pytest
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
-from tallbayes import importance
-from tallbayes.anchor import Anchor
-from tallbayes.importance import list_rows, row_sizes
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
-from tallbayes.table import SHUFFLE_SEED, capacity_for, check_rows, make_table
+from tallbayes.anchor import importance
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.importance import list_rows, row_sizes
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.model.model import bind
+from tallbayes.rows.table import SHUFFLE_SEED, capacity_for, check_rows, make_table
 
 NUM_ROWS, RARE_ROWS = 3000, 6
 

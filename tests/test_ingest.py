@@ -13,9 +13,9 @@ import pytest
 from ingest_files import NAMES, as_columns, columns, make_small, write, write_files
 
 import tallbayes as tb
-from tallbayes.adapters import packing
-from tallbayes.adapters.batches import pieces
 from tallbayes.errors import DataError
+from tallbayes.rows import packing
+from tallbayes.rows.batches import pieces
 
 
 @pytest.fixture

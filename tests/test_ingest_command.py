@@ -9,7 +9,8 @@ import pytest
 from ingest_files import make_small, run_python, stop_at, write_files
 
 import tallbayes as tb
-from tallbayes import cli, unfinished
+from tallbayes.commands import cli
+from tallbayes.rows import unfinished
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_the_same_command_goes_on_after_control_c(
 
 
 def test_another_time_left_is_told_in_each_stage() -> None:
-    from tallbayes.ingest_command import Teller
+    from tallbayes.commands.ingest import Teller
     from tallbayes.progress import Display
 
     teller = Teller(Display(), quiet=False)

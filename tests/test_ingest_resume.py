@@ -12,8 +12,9 @@ import pytest
 from ingest_files import SMALL, Stop, make_small, run_python, stop_at, write_files
 
 import tallbayes as tb
-from tallbayes import shuffling, stored, unfinished
 from tallbayes.errors import TableError
+from tallbayes.rows import on_disk as stored
+from tallbayes.rows import shuffling, unfinished
 
 
 @pytest.fixture
@@ -56,9 +57,10 @@ KILLS = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import numpy as np, pyarrow.parquet, pyarrow.csv
-from tallbayes import shuffling, unfinished
-from tallbayes.adapters import batches
-from tallbayes.adapters.ingest import ingest
+from tallbayes.rows import shuffling
+from tallbayes.rows import unfinished
+from tallbayes.rows import batches
+from tallbayes.rows.ingest import ingest
 
 source, out, small = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 batches.BATCH_ROWS, batches.CSV_BLOCK_BYTES = 100, 2**12
@@ -185,8 +187,8 @@ def test_a_full_disk_is_told_and_gone_on_from(folder: Path, tmp_path: Path, smal
 PEAKS = """
 import json, os, sys, threading, time
 import numpy as np, pyarrow as pa, pyarrow.parquet as parquet
-from tallbayes import shuffling
-from tallbayes.adapters.ingest import ingest
+from tallbayes.rows import shuffling
+from tallbayes.rows.ingest import ingest
 
 for name in ("BUFFER_BYTES", "BUCKET_BYTES"):
     setattr(shuffling, name, 2**22)

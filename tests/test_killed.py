@@ -21,7 +21,7 @@ from scenarios import logistic_rows
 from test_ledger import assert_same
 
 import tallbayes as tb
-from tallbayes.ledger import open_ledger
+from tallbayes.records.ledger import open_ledger
 
 # More rows than one chunk, so that sums over chunks are on record while the mode is searched.
 ROWS = logistic_rows(300_000, (0.5, -0.5, 0.2))
@@ -32,7 +32,9 @@ NURSERY = """
     import os, sys
     import jax, numpy as np
     import tallbayes as tb
-    from tallbayes import estimation, ledger, records
+    from tallbayes.estimation import estimate as estimation
+    from tallbayes.records import ledger
+    from tallbayes.records import tasks as records
     from scenarios import logistic_rows
     from test_killed import OPTIONS, ROWS
 

@@ -10,11 +10,11 @@ from scenarios import gaussian_posterior, gaussian_rows
 from scipy.stats import norm
 
 import tallbayes as tb
-from tallbayes.laplace import BLOCK_DRAWS, _block, laplace_level
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
-from tallbayes.quantities import make_estimands, summarise
-from tallbayes.table import check_rows, make_table
+from tallbayes.anchor.gaussian_level import BLOCK_DRAWS, _block, laplace_level
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.estimator.estimands import make_estimands, summarise
+from tallbayes.model.model import bind
+from tallbayes.rows.table import check_rows, make_table
 
 MODEL = tb.families.linear(noise_scale=2.0)
 ROWS = gaussian_rows(30, 2, 2.0, seed=5)

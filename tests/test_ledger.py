@@ -14,10 +14,10 @@ import pytest
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
-from tallbayes.ledger import Ledger, merge_ledgers, open_ledger
-from tallbayes.levels import LevelBlock
 from tallbayes.moments import Moments
-from tallbayes.records import read_block, write_block
+from tallbayes.records.ledger import Ledger, merge_ledgers, open_ledger
+from tallbayes.records.tasks import read_block, write_block
+from tallbayes.sampler.levels import LevelBlock
 
 ROWS = logistic_rows(300, (0.5, -0.5, 0.2))
 MODEL = tb.families.logistic()
@@ -109,7 +109,7 @@ def test_tuning_is_on_record(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: Any) -> Any:
         raise AssertionError("tuned again")
 
-    monkeypatch.setattr("tallbayes.anchored.tune", refuse)
+    monkeypatch.setattr("tallbayes.methods.attempts.tune", refuse)
     assert estimate(ledger).converged
     assert estimate(ledger, tolerance=0.015).converged
 
@@ -166,7 +166,7 @@ def test_a_ledger_of_another_problem_is_refused_by_name(name: str, ledger: Path)
 
 
 def test_a_ledger_of_another_version_is_refused_by_name(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallbayes.fingerprint.METHOD_VERSION", 99)
+    monkeypatch.setattr("tallbayes.records.fingerprint.METHOD_VERSION", 99)
     with pytest.raises(tb.LedgerError, match=r"versions .*99.* here"):
         estimate(ledger)
 

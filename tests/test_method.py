@@ -6,11 +6,11 @@ import pytest
 from scenarios import gaussian_rows
 
 import tallbayes as tb
-from tallbayes.anchor import Anchor
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.estimator.estimands import make_estimands
 from tallbayes.experiments.problem import make_rows
-from tallbayes.method import ladder_at
-from tallbayes.preparation import check_data, prepare
-from tallbayes.quantities import make_estimands
+from tallbayes.methods.parts import ladder_at
+from tallbayes.setup.preparation import check_data, prepare
 
 
 def anchor_with(curvatures):

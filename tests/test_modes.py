@@ -12,12 +12,12 @@ from scenarios import gaussian_rows
 from test_recentring import grouped
 
 import tallbayes as tb
-from tallbayes.anchor import Anchor
-from tallbayes.mode import find_anchor
-from tallbayes.model import Target, bind
-from tallbayes.modes import ModeSearch, search_modes
-from tallbayes.screening import NEAR_RADII, Screen, directions
-from tallbayes.table import Table, make_table
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.anchor.other_modes import ModeSearch, search_modes
+from tallbayes.anchor.screening import NEAR_RADII, Screen, directions
+from tallbayes.model.model import Target, bind
+from tallbayes.rows.table import Table, make_table
 
 TOLERANCE = 0.1
 

@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tallbayes import multilevel
-from tallbayes.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.estimator import adaptive as multilevel
+from tallbayes.estimator.adaptive import run_multilevel
+from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.run import Budget, Run, consistency_scores
+from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.moments import Moments
-from tallbayes.multilevel import run_multilevel
-from tallbayes.paths import Observables
-from tallbayes.quantities import Estimands, Quantity
-from tallbayes.result import Contraction, Status
-from tallbayes.run import Budget, Run, consistency_scores
+from tallbayes.results.result import Contraction, Status
+from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.sampler.paths import Observables
 from tallbayes.structure import Structure
-from tallbayes.tolerances import Tolerances
 
 ESTIMANDS = Estimands(
     (Quantity("g", "expectation", 0, Structure.leaf(())),), Observables(False, ()), np.zeros(1), np.ones(1), np.zeros(1)

@@ -35,11 +35,11 @@ from numpyro_models import (
 )
 
 import tallbayes as tb
-from tallbayes import constraints
-from tallbayes.adapters import programs
-from tallbayes.adapters.numpyro import from_numpyro
-from tallbayes.adapters.supports import Support, constraint_of
+from tallbayes.doors.numpyro import programs
+from tallbayes.doors.numpyro.model import from_numpyro
+from tallbayes.doors.numpyro.supports import Support, constraint_of
 from tallbayes.errors import ModelError
+from tallbayes.model import constraints
 
 
 def centred(group, y):

@@ -30,8 +30,8 @@ from numpyro_models import (
     observe,
 )
 
-from tallbayes.adapters import numpyro as adapter
-from tallbayes.adapters.numpyro import from_numpyro
+from tallbayes.doors.numpyro import model as adapter
+from tallbayes.doors.numpyro.model import from_numpyro
 from tallbayes.errors import DataError, InputError, ModelError
 
 

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import paths
-from tallbayes.compilation import compiled
-from tallbayes.executors import default_executor
 from tallbayes.experiments import problem, runs
-from tallbayes.levels import BLOCK_PATHS, LEVEL_STREAM, _level_block, _schedule, sample_level
-from tallbayes.randomness import seed_words
+from tallbayes.programs.compilation import compiled
+from tallbayes.sampler import paths
+from tallbayes.sampler.levels import BLOCK_PATHS, LEVEL_STREAM, _level_block, _schedule, sample_level
+from tallbayes.sampler.randomness import seed_words
+from tallbayes.workers.executors import default_executor
 
 pytestmark = pytest.mark.usefixtures("optimised")
 

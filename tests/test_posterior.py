@@ -15,7 +15,7 @@ import pytest
 from scenarios import gaussian_posterior, gaussian_rows
 
 import tallbayes as tb
-from tallbayes.posterior import Posterior
+from tallbayes.posterior.posterior import Posterior
 
 SCALE = 3.0
 

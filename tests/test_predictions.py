@@ -14,14 +14,14 @@ from scipy.special import expit, softmax
 from scipy.stats import nbinom, norm, poisson
 
 import tallbayes as tb
-from tallbayes import predictive
-from tallbayes.adapters import batches
-from tallbayes.anchor import Anchor
-from tallbayes.answers import Rungs
-from tallbayes.links import Wanted
-from tallbayes.posterior import Posterior
-from tallbayes.predictive import Regression, make_predictor
-from tallbayes.predictors import Layout
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.model.linear import Layout
+from tallbayes.model.links import Wanted
+from tallbayes.posterior import predictive
+from tallbayes.posterior.answers import Rungs
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.predictive import Regression, make_predictor
+from tallbayes.rows import batches
 
 
 def still_posterior(mode: np.ndarray, precision: np.ndarray) -> Posterior:

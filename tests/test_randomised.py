@@ -14,18 +14,20 @@ import pytest
 from scenarios import gaussian_posterior, gaussian_rows, logistic_rows
 
 import tallbayes as tb
-from tallbayes import estimation, multilevel, randomised
 from tallbayes.errors import MethodError
-from tallbayes.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.estimation import estimate as estimation
+from tallbayes.estimator import adaptive as multilevel
+from tallbayes.estimator import randomised
+from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.randomised import _tail_law, assess_randomised, prepare_randomised, run_randomised
+from tallbayes.estimator.run import Budget, Run
+from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.moments import Moments
-from tallbayes.paths import Observables
-from tallbayes.preparation import check_data, prepare
-from tallbayes.quantities import Estimands, Quantity
-from tallbayes.randomised import _tail_law, assess_randomised, prepare_randomised, run_randomised
-from tallbayes.result import Contraction, Status
-from tallbayes.run import Budget, Run
+from tallbayes.results.result import Contraction, Status
+from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.sampler.paths import Observables
+from tallbayes.setup.preparation import check_data, prepare
 from tallbayes.structure import Structure
-from tallbayes.tolerances import Tolerances
 
 # The law by which levels above the fixed ones are drawn.
 

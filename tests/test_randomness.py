@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import chi2, kstest
 
 import tallbayes as tb
-from tallbayes.minibatch import distinct
-from tallbayes.randomness import Words, integers, multiply_high, normals
+from tallbayes.sampler.minibatch import distinct
+from tallbayes.sampler.randomness import Words, integers, multiply_high, normals
 
 BATCH, ROWS, BATCHES = 3, 7, 20_000
 

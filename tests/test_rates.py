@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tallbayes.estimator.rates import consistency, contraction_of, cost_growth, fit_decay, mean_decay, variance_decay
 from tallbayes.moments import Moments
-from tallbayes.rates import consistency, contraction_of, cost_growth, fit_decay, mean_decay, variance_decay
 
 LEVELS = np.arange(6)
 

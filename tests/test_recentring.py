@@ -11,11 +11,11 @@ import pytest
 from scenarios import paper_rows
 
 import tallbayes as tb
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
-from tallbayes.paths import make_inputs
-from tallbayes.recentring import FAR, recentre
-from tallbayes.table import make_table
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.anchor.recentring import FAR, recentre
+from tallbayes.model.model import bind
+from tallbayes.rows.table import make_table
+from tallbayes.sampler.paths import make_inputs
 
 GROUPS, EACH = 12, 30
 

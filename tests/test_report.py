@@ -32,13 +32,13 @@ from reports import (
 
 import tallbayes as tb
 from tallbayes.errors import InputError
-from tallbayes.report import MEANINGS, render_report, write_report
-from tallbayes.report.markup import element, figures, measured, plain, table
-from tallbayes.report.scales import by_magnitude, linear_ticks, log_ticks, scale_of
-from tallbayes.report.stylesheet import DARK, LETTERS, LIGHT, MARKS, SHEET
-from tallbayes.report.terms import terms_of
-from tallbayes.result import Result, Status
+from tallbayes.results.result import Result, Status
 from tallbayes.structure import Structure
+from tallbayes.views.report import MEANINGS, render_report, write_report
+from tallbayes.views.report.markup import element, figures, measured, plain, table
+from tallbayes.views.report.scales import by_magnitude, linear_ticks, log_ticks, scale_of
+from tallbayes.views.report.stylesheet import DARK, LETTERS, LIGHT, MARKS, SHEET
+from tallbayes.views.report.terms import terms_of
 
 
 @pytest.fixture(scope="module")
@@ -508,7 +508,7 @@ def test_a_stored_result_is_reported_without_jax(fitted: Result, tmp_path: Path)
     fitted.save(tmp_path / "result.tallbayes")
     program = (
         "import sys, tallbayes as tb\n"
-        "from tallbayes.report import write_report\n"
+        "from tallbayes.views.report import write_report\n"
         "write_report(tb.load(sys.argv[1]), sys.argv[2])\n"
         "assert 'jax' not in sys.modules, 'JAX was imported'\n"
     )

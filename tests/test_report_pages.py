@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from reports import all_pages
 
-from tallbayes.report.stylesheet import DARK, LIGHT
+from tallbayes.views.report.stylesheet import DARK, LIGHT
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), "")

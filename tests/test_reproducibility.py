@@ -16,8 +16,8 @@ import paper
 import pytest
 
 import tallbayes as tb
-from tallbayes import levels
-from tallbayes.compilation import compiled
+from tallbayes.programs.compilation import compiled
+from tallbayes.sampler import levels
 
 SETTINGS = {
     "relative_tolerance": 0.1,

@@ -403,7 +403,7 @@ def test_other_files_of_numpy_are_refused(path: Path) -> None:
 
 
 def test_a_file_of_another_format_is_refused(result: tb.Result, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallbayes.storage.FORMAT", "tallbayes result 0")
+    monkeypatch.setattr("tallbayes.results.result_file.FORMAT", "tallbayes result 0")
     result.save(path)
     monkeypatch.undo()
     with pytest.raises(ResultFileError, match="tallbayes result 0"):

@@ -16,8 +16,8 @@ from test_cli import FORMULA, write_flights
 from test_ledger import assert_same
 
 import tallbayes as tb
-from tallbayes import cli
-from tallbayes.run_folder import LEDGER, RESULT, read_run, unfinished
+from tallbayes.commands import cli
+from tallbayes.results.run_folder import LEDGER, RESULT, read_run, unfinished
 
 TOLERANCE = "0.006"
 

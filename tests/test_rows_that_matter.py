@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import preparation
+from tallbayes.setup import preparation
 
 SEEDS = range(6)
 

@@ -12,15 +12,15 @@ import pytest
 from scenarios import gaussian_posterior, gaussian_rows, logistic_by_hand, logistic_rows, paper_rows
 
 import tallbayes as tb
-from tallbayes import expansion
-from tallbayes.anchor import Anchor
+from tallbayes.anchor import expansion
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import expand
+from tallbayes.anchor.mode import FEW_ROWS, find_anchor
+from tallbayes.anchor.other_modes import BARRIER_POINTS, ModeSearch, search_modes
+from tallbayes.anchor.sums import CHUNK_ROWS, Curvature
 from tallbayes.errors import DataError, ImproperPosteriorError, NonFiniteError, PosteriorError, RankDeficientError
-from tallbayes.expansion import expand
-from tallbayes.mode import FEW_ROWS, find_anchor
-from tallbayes.model import Target, bind
-from tallbayes.modes import BARRIER_POINTS, ModeSearch, search_modes
-from tallbayes.sums import CHUNK_ROWS, Curvature
-from tallbayes.table import SHUFFLE_SEED, Table, check_rows, make_table, needs_float64
+from tallbayes.model.model import Target, bind
+from tallbayes.rows.table import SHUFFLE_SEED, Table, check_rows, make_table, needs_float64
 
 FLAT = float("inf")
 THETA = (0.7, -0.4, 0.2, 0.5)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tallbayes import shipping
-from tallbayes.executors import submit_all
-from tallbayes.shipping import Shipping
+from tallbayes.workers import shipping
+from tallbayes.workers.executors import submit_all
+from tallbayes.workers.shipping import Shipping
 
 
 class Held:

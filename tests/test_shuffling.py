@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tallbayes import shuffling
-from tallbayes.shuffling import Deal
+from tallbayes.rows import shuffling
+from tallbayes.rows.shuffling import Deal
 
 
 def shuffle(folder: Path, num_rows: int, num_buckets: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:

@@ -27,14 +27,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
 import tallbayes as tb
-from tallbayes.adapters.matrices import BLOCK_NUMBERS, absorb_prior, standard_scaling, width_for
-from tallbayes.adapters.sklearn import (
+from tallbayes.doors.sklearn.estimators import (
     LEAST_NOISE,
     TallClassifier,
     TallCountRegressor,
     TallRegressor,
     expected_failed_checks,
 )
+from tallbayes.doors.sklearn.matrices import BLOCK_NUMBERS, absorb_prior, standard_scaling, width_for
 
 FAR = 6.0
 ESTIMATORS = (TallClassifier, TallRegressor, TallCountRegressor)

@@ -13,8 +13,8 @@ import pytest
 from test_telescoping_anchored import law_score, problem, sampled, sum_score
 
 import tallbayes as tb
-from tallbayes.levels import sample_level
-from tallbayes.paths import MOST_STOPS
+from tallbayes.sampler.levels import sample_level
+from tallbayes.sampler.paths import MOST_STOPS
 
 TAYLOR = tb.Taylor(3, tb.Blocks())
 # T_0 is the window: the first stops are so early that their law is far from the last ones'.

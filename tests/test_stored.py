@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import stored, table
 from tallbayes.errors import DataError, TableError
-from tallbayes.ranges import Ranges
+from tallbayes.rows import on_disk as stored
+from tallbayes.rows import table
+from tallbayes.rows.ranges import Ranges
 
 NUM_ROWS = 1000
 

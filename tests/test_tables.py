@@ -16,9 +16,9 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from tallbayes.adapters.columns import count_missing, drop_missing, levels_of
-from tallbayes.adapters.tables import open_source, read_table
 from tallbayes.errors import DataError, InputError, TallbayesError
+from tallbayes.rows.columns import count_missing, drop_missing, levels_of
+from tallbayes.rows.frames import open_source, read_table
 
 NUM_ROWS = 200
 GENERATOR = np.random.default_rng(0)
@@ -248,7 +248,7 @@ def test_what_is_installed_without_the_extra_says_what_to_install(monkeypatch: p
 
 def test_importing_the_doors_imports_no_optional_package() -> None:
     program = (
-        "import sys, tallbayes.adapters.fit\n"
+        "import sys, tallbayes.formula.fit\n"
         "found = {'pandas', 'pyarrow', 'formulaic', 'polars'} & set(sys.modules)\n"
         "assert not found, found"
     )

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import preparation
-from tallbayes.laplace import laplace_level
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
-from tallbayes.probes import make_probe
-from tallbayes.quantities import make_estimands
-from tallbayes.result import Status
-from tallbayes.run import gaussian_summary
-from tallbayes.table import check_rows, make_table
-from tallbayes.tail_variances import tails_of
-from tallbayes.tails import Probe, coupled
+from tallbayes.anchor.gaussian_level import laplace_level
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.anchor.probes import make_probe
+from tallbayes.estimator.estimands import make_estimands
+from tallbayes.estimator.run import gaussian_summary
+from tallbayes.estimator.tails import Probe, coupled
+from tallbayes.model.model import bind
+from tallbayes.results.result import Status
+from tallbayes.rows.table import check_rows, make_table
+from tallbayes.setup import preparation
+from tallbayes.setup.tail_variances import tails_of
 
 FIVE_EVENTS = {"x": np.ones((50, 1)), "y": np.repeat([1.0, 0.0], [5, 45])}
 CUT = -3.6

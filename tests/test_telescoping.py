@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import paths
+from tallbayes.anchor.mode import find_anchor
 from tallbayes.errors import MethodError
-from tallbayes.levels import make_problem, sample_level
-from tallbayes.minibatch import distinct
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
+from tallbayes.model.model import bind
 from tallbayes.moments import merge_all
-from tallbayes.paths import Observables, Plan
-from tallbayes.table import check_rows, make_table
+from tallbayes.rows.table import check_rows, make_table
+from tallbayes.sampler import paths
+from tallbayes.sampler.levels import make_problem, sample_level
+from tallbayes.sampler.minibatch import distinct
+from tallbayes.sampler.paths import Observables, Plan
 
 N = 2
 BLOCKS = 64

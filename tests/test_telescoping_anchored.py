@@ -18,15 +18,16 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
-from tallbayes import importance, paths
-from tallbayes.importance import list_rows
-from tallbayes.levels import make_problem, sample_level
-from tallbayes.mode import find_anchor
-from tallbayes.model import bind
+from tallbayes.anchor import importance
+from tallbayes.anchor.importance import list_rows
+from tallbayes.anchor.mode import find_anchor
+from tallbayes.estimator.rates import consistency
+from tallbayes.model.model import bind
 from tallbayes.moments import merge_all
-from tallbayes.paths import Observables, Plan
-from tallbayes.rates import consistency
-from tallbayes.table import check_rows, make_table
+from tallbayes.rows.table import check_rows, make_table
+from tallbayes.sampler import paths
+from tallbayes.sampler.levels import make_problem, sample_level
+from tallbayes.sampler.paths import Observables, Plan
 
 NUM_ROWS, SIZE, PRIOR_SCALE = 12, 3, 1.5
 MODEL = tb.families.logistic(prior_scale=PRIOR_SCALE)

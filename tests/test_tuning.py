@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes import tuning
-from tallbayes.anchored import choices_of
 from tallbayes.errors import MethodError
-from tallbayes.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.estimator import tuning
+from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.tolerances import Tolerances
+from tallbayes.estimator.tuning import FIRST_STEPS, Tuner, batch_sizes_up_to, tune
+from tallbayes.methods.attempts import choices_of
 from tallbayes.moments import Moments
-from tallbayes.paths import Observables
-from tallbayes.quantities import Estimands, Quantity
+from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.sampler.paths import Observables
 from tallbayes.structure import Structure
-from tallbayes.tolerances import Tolerances
-from tallbayes.tuning import FIRST_STEPS, Tuner, batch_sizes_up_to, tune
 
 NUM_ROWS = 1000
 ZERO, ONE = np.zeros(1), np.ones(1)

@@ -410,7 +410,7 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    from tallbayes.display import table
+    from tallbayes.views.text import table
 
     parser = argparse.ArgumentParser(description="reference means and sds of the contest's posteriors")
     parser.add_argument("names", nargs="*", help=f"of {', '.join(posteriors.NAMES)}; all of them by default")

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from tallbayes.dynamics import Exponential
 from tallbayes.experiments.style import COLOURS, guide, mark, save_svg
+from tallbayes.sampler.dynamics import Exponential
 
 PICTURE = Path(__file__).with_suffix(".svg")
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "results" / "cost.json"

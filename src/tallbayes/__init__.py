@@ -9,48 +9,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
-    "Anchored": "method",
-    "Antithetic": "couplings",
-    "Blend": "gradients",
-    "Blocks": "minibatch",
-    "ControlVariate": "gradients",
+    "Anchored": "methods.parts",
+    "Antithetic": "sampler.couplings",
+    "Blend": "sampler.gradients",
+    "Blocks": "sampler.minibatch",
+    "ControlVariate": "sampler.gradients",
     "DependencyError": "errors",
-    "Estimate": "result",
-    "Euler": "dynamics",
-    "Exponential": "dynamics",
-    "Full": "gradients",
+    "Estimate": "results.result",
+    "Euler": "sampler.dynamics",
+    "Exponential": "sampler.dynamics",
+    "Full": "sampler.gradients",
     "InputError": "errors",
-    "Ladder": "ladder",
+    "Ladder": "estimator.ladder",
     "LedgerError": "errors",
-    "Model": "model",
-    "Multilevel": "method",
-    "Plain": "gradients",
+    "Model": "model.model",
+    "Multilevel": "methods.parts",
+    "Plain": "sampler.gradients",
     "PosteriorError": "errors",
     "Progress": "progress",
-    "Randomised": "method",
-    "Randomized": "method",
-    "Result": "result",
-    "Status": "result",
-    "Synchronous": "couplings",
-    "TallClassifier": "adapters.sklearn",
-    "TallCountRegressor": "adapters.sklearn",
-    "TallRegressor": "adapters.sklearn",
+    "Randomised": "methods.parts",
+    "Randomized": "methods.parts",
+    "Result": "results.result",
+    "Status": "results.result",
+    "Synchronous": "sampler.couplings",
+    "TallClassifier": "doors.sklearn.estimators",
+    "TallCountRegressor": "doors.sklearn.estimators",
+    "TallRegressor": "doors.sklearn.estimators",
     "TallbayesError": "errors",
-    "Taylor": "gradients",
-    "Tuning": "result",
-    "WithReplacement": "minibatch",
-    "WithoutReplacement": "minibatch",
+    "Taylor": "sampler.gradients",
+    "Tuning": "results.result",
+    "WithReplacement": "sampler.minibatch",
+    "WithoutReplacement": "sampler.minibatch",
     "WorkerError": "errors",
-    "estimate": "estimation",
-    "fit": "adapters.fit",
-    "from_numpyro": "adapters.numpyro",
-    "ingest": "adapters.ingest",
-    "load": "storage",
-    "merge_ledgers": "ledger",
-    "open_table": "stored",
-    "write_table": "writing",
+    "estimate": "estimation.estimate",
+    "fit": "formula.fit",
+    "from_numpyro": "doors.numpyro.model",
+    "ingest": "rows.ingest",
+    "load": "results.result_file",
+    "merge_ledgers": "records.ledger",
+    "open_table": "rows.on_disk",
+    "write_table": "rows.writing",
 }
-_MODULES = ("baselines", "constraints", "families")
+_MODULES = {"baselines": "baselines", "constraints": "model.constraints", "families": "model.families"}
 
 __all__ = [
     "Anchored",
@@ -99,31 +99,32 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from tallbayes import baselines, constraints, families
-    from tallbayes.adapters.fit import fit
-    from tallbayes.adapters.ingest import ingest
-    from tallbayes.adapters.numpyro import from_numpyro
-    from tallbayes.adapters.sklearn import TallClassifier, TallCountRegressor, TallRegressor
-    from tallbayes.couplings import Antithetic, Synchronous
-    from tallbayes.dynamics import Euler, Exponential
+    from tallbayes import baselines
+    from tallbayes.doors.numpyro.model import from_numpyro
+    from tallbayes.doors.sklearn.estimators import TallClassifier, TallCountRegressor, TallRegressor
     from tallbayes.errors import DependencyError, InputError, LedgerError, PosteriorError, TallbayesError, WorkerError
-    from tallbayes.estimation import estimate
-    from tallbayes.gradients import Blend, ControlVariate, Full, Plain, Taylor
-    from tallbayes.ladder import Ladder
-    from tallbayes.ledger import merge_ledgers
-    from tallbayes.method import Anchored, Multilevel, Randomised, Randomized
-    from tallbayes.minibatch import Blocks, WithoutReplacement, WithReplacement
-    from tallbayes.model import Model
+    from tallbayes.estimation.estimate import estimate
+    from tallbayes.estimator.ladder import Ladder
+    from tallbayes.formula.fit import fit
+    from tallbayes.methods.parts import Anchored, Multilevel, Randomised, Randomized
+    from tallbayes.model import constraints, families
+    from tallbayes.model.model import Model
     from tallbayes.progress import Progress
-    from tallbayes.result import Estimate, Result, Status, Tuning
-    from tallbayes.storage import load
-    from tallbayes.stored import open_table
-    from tallbayes.writing import write_table
+    from tallbayes.records.ledger import merge_ledgers
+    from tallbayes.results.result import Estimate, Result, Status, Tuning
+    from tallbayes.results.result_file import load
+    from tallbayes.rows.ingest import ingest
+    from tallbayes.rows.on_disk import open_table
+    from tallbayes.rows.writing import write_table
+    from tallbayes.sampler.couplings import Antithetic, Synchronous
+    from tallbayes.sampler.dynamics import Euler, Exponential
+    from tallbayes.sampler.gradients import Blend, ControlVariate, Full, Plain, Taylor
+    from tallbayes.sampler.minibatch import Blocks, WithoutReplacement, WithReplacement
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"tallbayes.{name}")
+        return import_module(f"tallbayes.{_MODULES[name]}")
     if name in _HOMES:
         value = getattr(import_module(f"tallbayes.{_HOMES[name]}"), name)
         globals()[name] = value

@@ -2,7 +2,7 @@
 
 import sys
 
-from tallbayes.cli import main
+from tallbayes.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,16 +23,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.anchor import Anchor
-from tallbayes.display import table as align
+from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import InputError, explain
-from tallbayes.gradients import Inputs
-from tallbayes.model import Target
+from tallbayes.estimator.estimands import Estimands, summarise
+from tallbayes.model.model import Target
 from tallbayes.moments import Floats, Moments
-from tallbayes.paths import Observables
-from tallbayes.preparation import Prepared
-from tallbayes.quantities import Estimands, summarise
+from tallbayes.sampler.gradients import Inputs
+from tallbayes.sampler.paths import Observables
+from tallbayes.setup.preparation import Prepared
 from tallbayes.structure import Structure
+from tallbayes.views.text import table as align
 
 BATCHES = 32
 MOST_STEPS = 2**31 - 1

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.anchor import Anchor
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.sums import likelihood_sums
 from tallbayes.baselines.chains import (
     ChainResult,
     Sums,
@@ -32,16 +33,15 @@ from tallbayes.baselines.chains import (
     require_positive,
     wrap_up,
 )
-from tallbayes.couplings import Antithetic
-from tallbayes.dynamics import Euler
 from tallbayes.errors import InputError, explain
-from tallbayes.gradients import Full, Inputs
-from tallbayes.model import Model
-from tallbayes.paths import Plan, make_drawer, make_inputs
-from tallbayes.preparation import check_data, prepare
-from tallbayes.quantities import make_estimands
-from tallbayes.randomness import path_key, seed_words
-from tallbayes.sums import likelihood_sums
+from tallbayes.estimator.estimands import make_estimands
+from tallbayes.model.model import Model
+from tallbayes.sampler.couplings import Antithetic
+from tallbayes.sampler.dynamics import Euler
+from tallbayes.sampler.gradients import Full, Inputs
+from tallbayes.sampler.paths import Plan, make_drawer, make_inputs
+from tallbayes.sampler.randomness import path_key, seed_words
+from tallbayes.setup.preparation import check_data, prepare
 
 MALA_STREAM = 2
 GAIN_POWER = 0.6

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.anchor import Anchor
+from tallbayes.anchor.anchor import Anchor
 from tallbayes.baselines.chains import (
     ChainResult,
     Sums,
@@ -29,18 +29,18 @@ from tallbayes.baselines.chains import (
     require_positive,
     wrap_up,
 )
-from tallbayes.couplings import Antithetic
-from tallbayes.draws import gather, pick
-from tallbayes.dynamics import Euler
 from tallbayes.errors import InputError, MethodError, explain
-from tallbayes.gradients import Inputs, evaluations_per_step
-from tallbayes.model import Model
-from tallbayes.paths import Plan, make_drawer, make_expand, make_inputs, make_step
-from tallbayes.preparation import check_data, prepare, refine_precision
-from tallbayes.quantities import make_estimands
-from tallbayes.randomness import path_key, seed_words
-from tallbayes.roles import GradientEstimator
-from tallbayes.tolerances import resolve_tolerances
+from tallbayes.estimator.estimands import make_estimands
+from tallbayes.estimator.tolerances import resolve_tolerances
+from tallbayes.model.model import Model
+from tallbayes.sampler.couplings import Antithetic
+from tallbayes.sampler.draws import gather, pick
+from tallbayes.sampler.dynamics import Euler
+from tallbayes.sampler.gradients import Inputs, evaluations_per_step
+from tallbayes.sampler.paths import Plan, make_drawer, make_expand, make_inputs, make_step
+from tallbayes.sampler.randomness import path_key, seed_words
+from tallbayes.sampler.roles import GradientEstimator
+from tallbayes.setup.preparation import check_data, prepare, refine_precision
 
 SGLD_STREAM = 3
 # The finest error, in posterior sds, that decides on the chains' precision as in `tallbayes.estimate`.

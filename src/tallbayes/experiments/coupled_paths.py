@@ -15,17 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.draws import STRETCH, gather, pick
+from tallbayes.estimator.ladder import Ladder
 from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows
 from tallbayes.experiments.runs import subject
 from tallbayes.experiments.store import Piece
-from tallbayes.gradients import Inputs
-from tallbayes.ladder import Ladder
-from tallbayes.levels import LEVEL_STREAM, Problem, _schedule
-from tallbayes.paths import Plan, Schedule, make_drawer, make_expand, make_step
-from tallbayes.randomness import path_key, seed_words
+from tallbayes.sampler.draws import STRETCH, gather, pick
+from tallbayes.sampler.gradients import Inputs
+from tallbayes.sampler.levels import LEVEL_STREAM, Problem, _schedule
+from tallbayes.sampler.paths import Plan, Schedule, make_drawer, make_expand, make_step
+from tallbayes.sampler.randomness import path_key, seed_words
 
 NAME = "coupled-paths"
 TITLE = "Coupled paths contract onto one another (the paper's figures 1 and 2a)"

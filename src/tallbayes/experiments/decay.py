@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.couplings import Antithetic, Synchronous
+from tallbayes.estimator.ladder import Ladder
 from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows
 from tallbayes.experiments.runs import LiteralLadder, sample_levels, subject
 from tallbayes.experiments.store import Piece
-from tallbayes.gradients import Plain, Taylor
-from tallbayes.ladder import Ladder
+from tallbayes.sampler.couplings import Antithetic, Synchronous
+from tallbayes.sampler.gradients import Plain, Taylor
 
 NAME = "decay"
 TITLE = "Variance and mean decay by level (the paper's figures 2b and 2c)"

@@ -10,22 +10,22 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from tallbayes import families
-from tallbayes.couplings import Antithetic
-from tallbayes.dynamics import Euler
-from tallbayes.executors import default_executor, in_order
+from tallbayes.estimator.adaptive import run_multilevel
+from tallbayes.estimator.estimands import Estimands, make_estimands
+from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.run import Budget, Run
+from tallbayes.estimator.tolerances import resolve_tolerances
 from tallbayes.experiments.problem import Rows, batch_size
-from tallbayes.gradients import Taylor
-from tallbayes.ladder import Ladder
-from tallbayes.levels import BLOCK_PATHS, Problem, make_problem, sample_level
+from tallbayes.model import families
 from tallbayes.moments import Moments, merge_all
-from tallbayes.multilevel import run_multilevel
-from tallbayes.paths import Plan
-from tallbayes.preparation import Prepared, check_data, prepare
-from tallbayes.quantities import Estimands, make_estimands
-from tallbayes.roles import Coupling, GradientEstimator
-from tallbayes.run import Budget, Run
-from tallbayes.tolerances import resolve_tolerances
+from tallbayes.sampler.couplings import Antithetic
+from tallbayes.sampler.dynamics import Euler
+from tallbayes.sampler.gradients import Taylor
+from tallbayes.sampler.levels import BLOCK_PATHS, Problem, make_problem, sample_level
+from tallbayes.sampler.paths import Plan
+from tallbayes.sampler.roles import Coupling, GradientEstimator
+from tallbayes.setup.preparation import Prepared, check_data, prepare
+from tallbayes.workers.executors import default_executor, in_order
 
 
 @dataclass(frozen=True)

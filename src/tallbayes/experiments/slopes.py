@@ -14,15 +14,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes import baselines, families
-from tallbayes.executors import default_executor
+from tallbayes import baselines
+from tallbayes.estimator.ladder import Ladder
 from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows, reference
 from tallbayes.experiments.runs import repeat, subject
 from tallbayes.experiments.store import Piece
-from tallbayes.gradients import Taylor
-from tallbayes.ladder import Ladder
+from tallbayes.model import families
+from tallbayes.sampler.gradients import Taylor
+from tallbayes.workers.executors import default_executor
 
 NAME = "slopes"
 TITLE = "RMSE against cost: tuned single-level SGLD beside the multilevel method (the abstract's claim)"

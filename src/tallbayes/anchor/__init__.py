@@ -1,0 +1,1 @@
+"""The anchor: the Gaussian that stands in for the posterior."""

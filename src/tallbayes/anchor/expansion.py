@@ -1,0 +1,187 @@
+"""Expansions: value and derivatives of the log posterior at one point, as float64 sums streamed over the rows.
+
+    log pi(theta) + (N/m) sum over m rows of log p(x_i | theta),   m = N unless a sample of rows is asked for
+
+One call is one pass. Chunks run wherever an executor puts them; they are added in their order, so the bits are the
+same. A chunk is summed in pieces that take a fraction of a second each, and the watch is looked at between them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.anchor.sums import TILE_ROWS, Curvature, likelihood_sums, prior_probe, prior_terms, shapes_of_sums
+from tallbayes.errors import NonFiniteError, explain
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.programs.compilation import compiled
+from tallbayes.rows.table import Table
+from tallbayes.sampler.roles import Executor
+from tallbayes.watch import begin_pass, count_rows, find, look
+from tallbayes.workers.executors import capacity_of, in_order, runs_elsewhere
+
+Ranges = Sequence[tuple[int, int]]
+Sums = tuple[Floats, ...]
+
+FIRST_PIECE = 16 * TILE_ROWS
+PIECE_SECONDS = 0.2
+MOST_GROWTH = 16.0
+
+SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature in Curvature}
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Value and derivatives of the log posterior at one point.
+
+    `hessian` is negated; it is a matrix, a diagonal, or a zero where no curvature was asked for.
+    """
+
+    theta: Floats
+    value: float
+    gradient: Floats
+    hessian: Floats
+    likelihood_gradient: Floats
+    likelihood_hessian: Floats
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.value) and all(np.isfinite(part).all() for part in (self.gradient, self.hessian)))
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A target and the rows it is about: what a sum over some of them needs."""
+
+    target: Target
+    table: Table
+
+
+def expand(
+    target: Target,
+    table: Table,
+    theta: Floats,
+    executor: Executor | None = None,
+    ranges: Ranges | None = None,
+    curvature: Curvature = Curvature.DENSE,
+) -> Expansion:
+    """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows."""
+    rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
+    begin_pass(rows)
+    total = reduce(_added, _parts(Bound(target, table), theta, executor, ranges, curvature))
+    value, gradient, hessian = (terms * (table.num_rows / rows) for terms in total)
+    look()
+    prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
+    here = Expansion(
+        theta=theta,
+        value=float(value + prior_value),
+        gradient=gradient + prior_gradient,
+        hessian=-(hessian + prior_hessian),
+        likelihood_gradient=gradient,
+        likelihood_hessian=hessian,
+    )
+    find(here, rows)
+    return here
+
+
+def _parts(
+    bound: Bound, theta: Floats, executor: Executor | None, ranges: Ranges | None, curvature: Curvature
+) -> Iterator[Sums]:
+    tasks = [(bound, theta, start, stop, curvature) for start, stop in ranges or bound.table.chunks()]
+    elsewhere = executor is not None and runs_elsewhere(executor)
+    # A sample of the rows is summed sooner here than anywhere else, and so is a single chunk than in another process.
+    if executor is None or ranges is not None or (elsewhere and len(tasks) == 1):
+        yield from (row_sums(*task) for task in tasks)
+        return
+    sums = in_order(executor, row_sums, iter(tasks), 4 * capacity_of(executor))
+    for (_, _, start, stop, _), part in zip(tasks, sums, strict=True):
+        yield part
+        if elsewhere:
+            count_rows(stop - start)
+
+
+def _added(first: Sums, second: Sums) -> Sums:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def prior_expansion(target: Target, theta: Floats, curvature: Curvature = Curvature.DENSE) -> Expansion:
+    """The log prior alone; no rows."""
+    value, gradient, hessian = _prior(target, theta, curvature)
+    return Expansion(theta, float(value), gradient, -hessian, np.zeros_like(gradient), np.zeros_like(hessian))
+
+
+def row_sums(bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature) -> Sums:
+    """Value, gradient and curvature of the log likelihood of rows start..stop-1."""
+    # The setting belongs to a thread, so it is entered inside the task.
+    with jax.enable_x64(True):
+        point = jnp.asarray(theta, jnp.float64)
+        sums: Any = tuple(np.zeros(shape) for shape in shapes_of_sums(theta.size, curvature))
+        first, size = start, FIRST_PIECE
+        while first < stop:
+            last, begun = min(first + size, stop), time.monotonic()
+            ends = np.int32(first), np.int32(last)
+            sums = compiled(SUMS[curvature])(bound.target, bound.table.rows, *ends, point, sums)
+            sums = tuple(part.block_until_ready() for part in sums)
+            count_rows(last - first)
+            first, size = last, _next_piece(last - first, time.monotonic() - begun)
+        return tuple(np.asarray(part) for part in sums)
+
+
+def _next_piece(rows: int, seconds: float) -> int:
+    """Rows that should take a fraction of a second, in whole tiles, if so many took so long."""
+    growth = min(PIECE_SECONDS / max(seconds, 1e-9), MOST_GROWTH)
+    return TILE_ROWS * max(1, int(growth * rows / TILE_ROWS))
+
+
+def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Floats]:
+    with jax.enable_x64(True):
+        point = jnp.asarray(theta, jnp.float64)
+        if curvature is Curvature.DENSE:
+            return [np.asarray(term) for term in compiled(prior_terms)(target, point)]
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], theta.size)
+        terms = compiled(prior_probe)(target, point, jnp.asarray(signs))
+        value, gradient, diagonal = (np.asarray(term) for term in terms)
+    # A diagonal probed through correlations can have the wrong sign: kept at zero, where it adds nothing.
+    kept = np.minimum(diagonal, 0.0) if curvature is Curvature.DIAGONAL else np.zeros(())
+    return [value, gradient, kept]
+
+
+@dataclass
+class Survey:
+    """The log posterior of a table as a function of theta, which counts the rows it reads."""
+
+    target: Target
+    table: Table
+    executor: Executor | None = None
+    curvature: Curvature = Curvature.DENSE
+    rows_read: int = 0
+
+    def __call__(self, theta: Floats, ranges: Ranges | None = None, curvature: Curvature | None = None) -> Expansion:
+        self.rows_read += sum(stop - start for start, stop in ranges or self.table.chunks())
+        return expand(self.target, self.table, theta, self.executor, ranges, curvature or self.curvature)
+
+    @property
+    def passes(self) -> float:
+        return self.rows_read / self.table.num_rows
+
+
+def require_finite(here: Expansion, where: str) -> None:
+    """Raise a NonFiniteError that names the part which is not finite."""
+    parts: dict[str, Any] = {"value": here.value, "gradient": here.gradient, "Hessian": here.hessian}
+    for name, part in parts.items():
+        if not np.all(np.isfinite(part)):
+            raise NonFiniteError(
+                explain(
+                    f"a finite log posterior {where}",
+                    f"a {name} that is not finite",
+                    "evaluate log_prior and log_likelihood there by hand; move `initial` inside their domain",
+                )
+            )

@@ -1,0 +1,187 @@
+"""The Laplace level: expectations under N(theta_0, H^-1), which cost no data.
+
+    E g = g(theta_0) + 1/2 tr(grad^2 g H^-1) + E[g - q],   q the quadratic Taylor polynomial of g at theta_0
+
+The last term is a mean over Gaussian draws. It is zero for linear and quadratic g, and for smooth g its variance is
+smaller than that of g by orders of magnitude; where it is not (a jump, a kink), g is averaged as it is. The moments of
+theta - theta_0 itself are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.estimator.allocation import unseen_jumps
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats, Moments
+from tallbayes.sampler.paths import Observables
+from tallbayes.watch import look
+
+BLOCK_DRAWS = 4096
+PILOT_BLOCK = 2**31
+
+
+@dataclass(frozen=True, eq=False)
+class Laplace:
+    """E_Laplace of every observable: exact parts, and the moments of what is averaged over draws."""
+
+    target: Target
+    observables: Observables
+    anchor: Anchor
+    units: Any
+    exact: Floats
+    controlled: np.ndarray
+    sampled: Moments | None
+    jump: Floats
+    seed: int
+
+    @property
+    def draws(self) -> int:
+        return 0 if self.sampled is None else self.sampled.count
+
+    @cached_property
+    def mean(self) -> Floats:
+        return self.exact if self.sampled is None else self.exact + self.sampled.mean
+
+    @cached_property
+    def variance(self) -> Floats:
+        """Of one draw; zero where the expectation is exact, and not where a jump was merely never seen."""
+        if self.sampled is None:
+            return np.zeros_like(self.exact)
+        return unseen_jumps(self.sampled.variance, self.jump, self.draws)
+
+    @property
+    def covariance(self) -> Floats:
+        """Of one draw, between every parameter and its square."""
+        return np.zeros(len(moment_pairs(self))) if self.sampled is None else self.sampled.covariance
+
+    @property
+    def kurtosis(self) -> Floats:
+        return np.full_like(self.exact, 3.0) if self.sampled is None else self.sampled.kurtosis
+
+    def extended(self, draws: float) -> Laplace:
+        """At least so many draws, in whole blocks; a block depends on the seed and on its number alone."""
+        if self.sampled is None:
+            return self
+        sampled = self.sampled
+        while sampled.count < draws:
+            look()
+            sampled = sampled.merge(_block(self, sampled.count // BLOCK_DRAWS))
+        return replace(self, sampled=sampled)
+
+
+def laplace_level(
+    target: Target, observables: Observables, anchor: Anchor, jump: Floats, seed: int, units: Any = None
+) -> Laplace:
+    """The exact parts, which control each observable is averaged with, and a first block of draws."""
+    d = _exact_moments(target, observables)
+    moments = [np.zeros(d), reported_sd(target, anchor, units) ** 2] if d else []
+    if d and not observables.functions:
+        exact = np.concatenate(moments)
+        return Laplace(target, observables, anchor, units, exact, np.ones(exact.shape, bool), None, jump, seed)
+    with jax.enable_x64(True):
+        origin = np.asarray(observed_values(target, observables, anchor.mode, np.zeros((1, target.dimension)), units))[
+            0
+        ]
+        bend = _curvature_trace(target, observables, anchor, units)
+    nothing = np.zeros_like(origin), np.zeros(origin.shape, bool), None
+    plain = Laplace(target, observables, anchor, units, *nothing, jump, seed)
+    control = replace(plain, exact=origin + bend, controlled=np.isfinite(bend))
+    helps = _block(control, PILOT_BLOCK).variance <= _block(plain, PILOT_BLOCK).variance
+    controlled = helps & control.controlled
+    exact = np.where(controlled, origin + bend, 0.0)
+    exact[: 2 * d], controlled[: 2 * d] = np.concatenate([*moments, []]), True
+    level = replace(plain, exact=exact, controlled=controlled)
+    return replace(level, sampled=_block(level, 0))
+
+
+def _block(level: Laplace, number: int) -> Moments:
+    """Moments of g, or of g - q, over one block of draws."""
+    key = np.random.SeedSequence([level.seed, number])
+    z = np.random.default_rng(key).standard_normal((BLOCK_DRAWS, level.target.dimension))
+    draws = level.anchor.displacements(z)
+    arguments = level.target, level.observables, level.anchor.mode, draws, level.units
+    with jax.enable_x64(True):
+        values = np.array(observed_values(*arguments), np.float64)
+        if level.controlled.any():
+            polynomial = np.asarray(_quadratic(*arguments), np.float64)
+            values = np.where(level.controlled, values - polynomial, values)
+    values[:, : 2 * _exact_moments(level.target, level.observables)] = 0.0
+    return Moments.of(values, moment_pairs(level))
+
+
+def moment_pairs(level: Laplace) -> tuple[tuple[int, int], ...]:
+    """Where a parameter and its square stand among the observables."""
+    d = level.target.structure.size if level.observables.moments else 0
+    return tuple((j, d + j) for j in range(d))
+
+
+def _exact_moments(target: Target, observables: Observables) -> int:
+    """How many parameters have moments that are known without draws: all of them where they are linear in u."""
+    return target.structure.size if observables.moments and target.reports_linearly else 0
+
+
+def reported_sd(target: Target, anchor: Anchor, units: Any) -> Floats:
+    """Sd of parameters that are linear in u: the root of the squared moves along the columns of W."""
+    if target.reports_itself:
+        return anchor.sd
+    columns = np.diag(anchor.whitening) if anchor.whitening.ndim == 1 else anchor.whitening.T
+    with jax.enable_x64(True):
+        return np.asarray(_linear_sd(target, anchor.mode, columns, units), np.float64)
+
+
+@partial(jax.jit, static_argnums=0)
+def _linear_sd(target: Target, mode: jax.Array, columns: jax.Array, units: Any) -> jax.Array:
+    return jnp.sqrt(jnp.sum(jax.vmap(lambda column: target.moved(mode, column, units))(columns) ** 2, axis=0))
+
+
+def _curvature_trace(target: Target, observables: Observables, anchor: Anchor, units: Any) -> Floats:
+    """1/2 tr(grad^2 g H^-1): half the second derivatives along the columns of W, added up."""
+    columns = np.diag(anchor.whitening) if anchor.whitening.ndim == 1 else anchor.whitening.T
+    return np.asarray(_half_curvatures(target, observables, anchor.mode, columns, units), np.float64).sum(axis=0)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def observed_values(
+    target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any
+) -> jax.Array:
+    return jax.vmap(lambda draw: observables.values(target, mode, draw, units))(draws)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _half_curvatures(
+    target: Target, observables: Observables, mode: jax.Array, directions: jax.Array, units: Any
+) -> jax.Array:
+    return jax.lax.map(lambda v: _along(target, observables, mode, v, units)[2] / 2, directions, batch_size=32)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _quadratic(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any) -> jax.Array:
+    def polynomial(v: jax.Array) -> jax.Array:
+        value, slope, bend = _along(target, observables, mode, v, units)
+        return slope + bend / 2 + value
+
+    return jax.vmap(polynomial)(draws)
+
+
+def _along(
+    target: Target, observables: Observables, mode: jax.Array, direction: jax.Array, units: Any
+) -> tuple[Any, Any, Any]:
+    """g and its first two derivatives at theta_0 along a direction."""
+
+    def line(t: jax.Array) -> jax.Array:
+        return observables.values(target, mode, t * direction, units)
+
+    def slope(function: Callable[[jax.Array], jax.Array], t: jax.Array) -> jax.Array:
+        return jax.jvp(function, (t,), (jnp.ones_like(t),))[1]
+
+    zero = jnp.zeros((), direction.dtype)
+    return line(zero), slope(line, zero), slope(partial(slope, line), zero)

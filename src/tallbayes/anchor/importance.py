@@ -1,0 +1,240 @@
+"""Importance: rows that matter more are read more often.
+
+A variance measured on what was sampled cannot see what was not. So every row is looked at once, at points of the
+Gaussian, for what is left of its gradient beyond its linear part, in whitened units,
+
+    r_i(u) = W^T [grad_i(theta_0 + W u) - grad_i(theta_0) - Hess_i W u],   s_i = (E |r_i(u)|^2)^(1/2)
+
+Where a few rows hold most of it, as those of a rare category, of a rare event or of a large exposure do, a uniform
+batch almost never sees them and, when it does, overshoots. So row i stands c_i times in a shuffled list,
+
+    c_i = 1 + floor(N s_i / sum_k s_k),   weight 1 / c_i each time
+
+and batches are runs of that list. The sum stays unbiased for any c_i >= 1, no place of the list holds more than about
+twice the mean share, and a batch as long as the list is the sum over all rows. The expectation is a mean over the same
+few draws for all rows, in opposite pairs, some of them twice as wide. With one linear predictor it is
+
+    s_i^2 = q_i E [l'(eta) - l'(eta_0) - l''(eta_0)(eta - eta_0)]^2,   q_i = |W^T x_i|^2 the leverage
+
+with several q_i is a matrix, and a model without any is differentiated row by row: the sizes are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import Bound
+from tallbayes.anchor.sums import CHUNK_ROWS, density_terms
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.programs.compilation import compiled
+from tallbayes.rows.on_disk import Stored
+from tallbayes.rows.table import SHUFFLE_SEED, Table, capacity_for
+from tallbayes.rows.writing import write_table
+from tallbayes.sampler.roles import Executor
+from tallbayes.watch import begin_pass, count_rows
+from tallbayes.workers.executors import capacity_of, in_order
+
+PART_ROWS = 2**12
+# Against a list, uniform batches would have so many times the variance, or their variance so heavy a tail.
+WORTHWHILE, HEAVIEST = 8.0, 64.0
+# In posterior sds: what all remainders together cannot move is not worth a list.
+NOTHING = 1e-5
+PAIRS, WIDE_PAIRS = 6, 2
+# Beyond, a row's remainder is weighed by the diagonal of H^-1: the same size but for correlations.
+MOST_WHITENED = 128
+LARGEST = 1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Which row stands at each place of the list, and the weight of that place; padded like a table.
+
+    `stored` is the table on disk that the list is mapped from, if it is.
+    """
+
+    rows: np.ndarray
+    weights: np.ndarray
+    length: int
+    stored: Stored | None = None
+
+
+def list_rows(
+    target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, folder: Path | None = None
+) -> Listing | None:
+    """The list, or None where reading all rows equally often is about as good: one pass.
+
+    With a `folder` the list is made there, in bounded memory and with a second pass.
+    """
+    bound, shape = Bound(target, table), _shape_of(anchor)
+    if folder is None:
+        found = list(_over_chunks(executor, sizes, bound, shape))
+        mean = _worthwhile(table, [_sums(part) for part in found])
+        return None if mean is None else _shuffled(_parts(iter(found), mean))
+    mean = _worthwhile(table, _over_chunks(executor, size_sums, bound, shape))
+    if mean is None:
+        return None
+    return mapped_listing(write_table(folder / "listing", _parts(_over_chunks(executor, sizes, bound, shape), mean)))
+
+
+def _worthwhile(table: Table, sums: Iterable[tuple[float, float, float]]) -> float | None:
+    """The mean size of a row; None where the sizes are too even for a list to be worth it."""
+    total, square, fourth = (sum(each) for each in zip(*sums, strict=True))
+    uneven = table.num_rows * square >= WORTHWHILE * total**2 or table.num_rows * fourth >= HEAVIEST * square**2
+    return total / table.num_rows if total > NOTHING and uneven else None
+
+
+def _shuffled(parts: Iterator[dict[str, np.ndarray]]) -> Listing:
+    rows, weights = (np.concatenate(each) for each in zip(*(part.values() for part in parts), strict=True))
+    places = np.zeros(capacity_for(len(rows)), np.int32)
+    places[: len(rows)] = np.random.default_rng(SHUFFLE_SEED).permutation(len(rows))
+    return Listing(rows[places], weights[places], len(rows))
+
+
+def mapped_listing(stored: Stored) -> Listing:
+    """A list as it lies on disk."""
+    arrays = stored.arrays()
+    return Listing(arrays["row"], arrays["weight"], stored.num_rows, stored)
+
+
+def _parts(sizes_by_chunk: Iterator[Floats], mean: float) -> Iterator[dict[str, np.ndarray]]:
+    """Rows of a chunk as often as they are to be read, each with its weight."""
+    first = 0
+    for size in sizes_by_chunk:
+        copies = 1 + np.floor(size / mean).astype(np.int64)
+        rows = np.repeat(np.arange(first, first + len(size), dtype=np.int32), copies)
+        yield {"row": rows, "weight": np.repeat((1 / copies).astype(np.float32), copies)}
+        first += len(size)
+
+
+def row_sizes(target: Target, table: Table, anchor: Anchor) -> Floats:
+    """s_i of every row: one pass."""
+    return np.concatenate([sizes(Bound(target, table), *_shape_of(anchor), *chunk) for chunk in table.chunks()])
+
+
+def size_sums(
+    bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int
+) -> tuple[float, float, float]:
+    """sum s, sum s^2 and sum s^4 of rows start..stop-1."""
+    return _sums(sizes(bound, mode, whitening, start, stop))
+
+
+def _sums(size: Floats) -> tuple[float, float, float]:
+    return float(size.sum()), float(np.sum(size**2)), float(np.sum(size**4))
+
+
+def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int) -> Floats:
+    """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
+    part_rows = min(PART_ROWS, bound.table.capacity)
+    static, draws = (bound.target, part_rows), _draws(len(mode))
+    parts = []
+    with jax.enable_x64(True):
+        for first in range(start, stop, part_rows):
+            arguments = bound.table.rows, np.int32(first), mode, whitening, draws
+            parts.append(np.asarray(compiled(_part)(static, *arguments), np.float64))
+            count_rows(min(part_rows, stop - first))
+    found = np.concatenate(parts)[: stop - start]
+    return np.minimum(np.nan_to_num(found, nan=LARGEST, posinf=LARGEST), LARGEST)
+
+
+def _draws(dimension: int) -> Floats:
+    """Whitened points in opposite pairs, on axes turned at random, the last ones twice as wide."""
+    rng, pairs = np.random.default_rng(0), PAIRS + WIDE_PAIRS
+    turns = -(-pairs // dimension)
+    axes = [np.linalg.qr(rng.standard_normal((dimension, min(dimension, pairs))))[0].T for _ in range(turns)]
+    half = np.sqrt(dimension) * np.concatenate(axes)[:pairs]
+    half[PAIRS:] *= 2
+    return np.concatenate([half, -half])
+
+
+def _over_chunks(
+    executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, np.ndarray]
+) -> Iterator[Any]:
+    begin_pass(bound.table.num_rows)
+    tasks = ((bound, *shape, start, stop) for start, stop in bound.table.chunks())
+    if executor is None or bound.table.num_rows <= CHUNK_ROWS:
+        return (task(*each) for each in tasks)
+    return in_order(executor, task, tasks, 4 * capacity_of(executor))
+
+
+def _shape_of(anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(anchor.mode, np.float64), np.asarray(anchor.whitening, np.float64)
+
+
+def _part(
+    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: jax.Array, draws: jax.Array
+) -> jax.Array:
+    """The sizes of a part of the rows."""
+    target, part_rows = static
+    part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, part_rows), rows)
+    if target.predictor is None:
+        return _own_sizes(target, part, mode, whitening, draws)
+    part = in_float64(part)
+    directions = target.layout.directions(part["x"])
+    moved = jnp.stack([each * whitening if whitening.ndim == 1 else each @ whitening for each in directions])
+    eta = target.layout.predict(part["x"], mode)
+    return (_scalar_sizes if target.layout.is_scalar else _vector_sizes)(target, part, eta, moved, draws)
+
+
+def _scalar_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, draws: jax.Array) -> jax.Array:
+    """q rho^2, rho the remainder in the predictor, mean over draws."""
+    assert target.predictor is not None
+    slope_at = jax.vmap(jax.grad(target.predictor.call))
+    _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
+
+    def square(draw: jax.Array) -> jax.Array:
+        move = moved[0] @ draw
+        return (slope_at(eta + move, rows) - slope - bend * move) ** 2
+
+    return jnp.sqrt(jnp.sum(moved[0] ** 2, axis=1) * jnp.mean(jax.lax.map(square, draws), axis=0))
+
+
+def _vector_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, draws: jax.Array) -> jax.Array:
+    """rho' (A H^-1 A') rho, rho the remainder in the predictors, mean over draws."""
+    assert target.predictor is not None
+    slope_at = jax.vmap(jax.grad(target.predictor.call))
+    _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
+    spread = jnp.einsum("anj,bnj->nab", moved, moved)
+
+    def square(draw: jax.Array) -> jax.Array:
+        move = (moved @ draw).T
+        rest = slope_at(eta + move, rows) - slope - jnp.einsum("nab,nb->na", bend, move)
+        return jnp.einsum("na,nab,nb->n", rest, spread, rest)
+
+    return jnp.sqrt(jnp.mean(jax.lax.map(square, draws), axis=0))
+
+
+def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: jax.Array, draws: jax.Array) -> jax.Array:
+    """|W' r| of every row's own gradient, mean over draws."""
+    rows = in_float64(rows)
+    dense = whitening.ndim == 2
+    moves = draws @ whitening.T if dense else draws * whitening
+    gradient = jax.grad(target.log_likelihood.call)
+
+    def square(move: jax.Array) -> jax.Array:
+        def rest(row: Any) -> jax.Array:
+            here, bend = jax.jvp(lambda theta: gradient(theta, row), (mode,), (move,))
+            return gradient(mode + move, row) - here - bend
+
+        left = jax.vmap(rest)(rows)
+        if dense and len(mode) <= MOST_WHITENED:
+            return jnp.sum((left @ whitening) ** 2, axis=1)
+        return left**2 @ (jnp.sum(whitening**2, axis=1) if dense else whitening**2)
+
+    return jnp.sqrt(jnp.mean(jax.lax.map(square, moves), axis=0))
+
+
+def in_float64(rows: Any) -> Any:
+    """Numbers as they are summed, whatever the table holds them in."""
+    return jax.tree.map(
+        lambda leaf: leaf.astype(np.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, rows
+    )

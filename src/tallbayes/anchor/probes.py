@@ -1,0 +1,159 @@
+"""Probes: what the posterior does where few paths go, and how much a batch of rows can err.
+
+    rho(u) = log pi(theta_0 + W u | X) - log pi(theta_0 | X) + |u|^2 / 2,   r(u) = grad rho(u)
+
+A few dozen paths say nothing of what happens to one in ten thousand. So rho and r are computed at points u that are
+spread on purpose: draws of N(0, I), draws that are two, four and twelve times as wide along one parameter, and points
+on rays far out. With q the density that a point was drawn from, the weights
+
+    w_G = phi(u) / q(u),   w = exp(rho(u)) w_G
+
+stand for the Gaussian and for the posterior, tails included (`tails` has what follows). Rows are those of the first
+places of the list, or all where they are few: rho is a sum of remainders of third order, of which a place holds at most
+twice its share. The same rows give the covariance of one place's remainder, and so that of any batch,
+
+    S = E_u [ L sum_p w_p^2 r_p(u) r_p(u)^T - r(u) r(u)^T ],   Cov = S / n of the estimate of r from n places
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.importance import Listing, in_float64
+from tallbayes.anchor.sums import TILE_ROWS
+from tallbayes.estimator.tails import Probe
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.programs.compilation import compiled
+from tallbayes.rows.table import Table
+
+MOST_ROWS = 1024
+PLAIN_DRAWS, DRAWS_A_DIRECTION = 96, 8
+STRETCHES, STRETCH_WEIGHTS = (2.0, 4.0, 12.0), (0.3, 0.2, 0.1)
+MOST_DIRECTIONS, MOST_RAYS = 16, 8
+RADII = 8.0 * 2.0 ** (np.arange(5) / 2)
+NOISE_PAIRS = 4
+TOGETHER = 16
+
+
+def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | None) -> Probe | None:
+    """Look at the posterior around the anchor; None where the Hessian is not known."""
+    if anchor.is_diagonal:
+        return None
+    rows, weights, count = _sample(table, listing)
+    points, log_proposal, rays = _points(anchor)
+    everywhere = np.concatenate([points, rays.reshape(-1, points.shape[1])])
+    pairs = np.random.default_rng(1).standard_normal((NOISE_PAIRS, len(anchor.mode)))
+    with jax.enable_x64(True):
+        sample = target, in_float64(rows), weights, anchor.mode
+        looks = compiled(_look)(*sample, _padded(everywhere) @ anchor.whitening.T)
+        noise = compiled(_place_covariance)(
+            *sample, np.concatenate([pairs, -pairs]) @ anchor.whitening.T, np.float64(count)
+        )
+        looks, noise = tuple(np.asarray(each, np.float64) for each in looks), np.asarray(noise, np.float64)
+    rho, slope = (each[: len(everywhere)] for each in looks)
+    rho, remainder = _beside_what_is_known(anchor, everywhere, rho, slope)
+    k = len(points)
+    return Probe(
+        points=points,
+        log_ratio=rho[:k],
+        remainder=remainder[:k],
+        log_proposal=log_proposal,
+        rays=rays,
+        ray_log_ratio=rho[k:].reshape(rays.shape[:2]),
+        noise=np.nan_to_num(anchor.whitening.T @ noise @ anchor.whitening),
+        rows_read=count * (len(everywhere) + len(pairs) * 2),
+    )
+
+
+def _beside_what_is_known(anchor: Anchor, points: Floats, rest: Floats, slope: Floats) -> tuple[Floats, Floats]:
+    """rho and r: the remainders with the gradient at the centre, and with what W was not made from."""
+    gradient = anchor.gradient @ anchor.whitening
+    bend = np.zeros_like(points) if anchor.mismatch is None else points @ anchor.mismatch.T
+    with np.errstate(invalid="ignore", over="ignore"):
+        rho = rest + points @ gradient + np.sum(points * bend, axis=1) / 2
+        return rho, slope @ anchor.whitening + gradient + bend
+
+
+def _sample(table: Table, listing: Listing | None) -> tuple[Any, Floats, int]:
+    """Rows of the first places, what each of them stands for, and how many there are; padded with rows of no weight."""
+    length = table.num_rows if listing is None else listing.length
+    count = min(MOST_ROWS, length)
+    capacity = min(MOST_ROWS, max(TILE_ROWS, 1 << (count - 1).bit_length()))
+    spread = np.arange(count) if table.shuffled or count == length else np.linspace(0, length - 1, count).astype(int)
+    places = np.zeros(capacity, int)
+    places[:count] = spread
+    own = np.ones(capacity) if listing is None else np.asarray(listing.weights[places], np.float64)
+    index = places if listing is None else np.asarray(listing.rows[places])
+    weights = np.where(np.arange(capacity) < count, own * (length / count), 0.0)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], table.rows), weights, count
+
+
+def _points(anchor: Anchor) -> tuple[Floats, Floats, Floats]:
+    """Draws in opposite pairs from the mixture, log q / phi of each, and points on rays."""
+    d, rng = len(anchor.mode), np.random.default_rng(0)
+    lines = anchor.whitening / np.linalg.norm(anchor.whitening, axis=1, keepdims=True)
+    lines = lines[np.sort(rng.permutation(d)[:MOST_DIRECTIONS])]
+    half = rng.standard_normal(((PLAIN_DRAWS + DRAWS_A_DIRECTION * MOST_DIRECTIONS) // 2, d))
+    plain = 1 - sum(STRETCH_WEIGHTS)
+    firsts = np.round(np.cumsum([plain, *STRETCH_WEIGHTS]) * len(half)).astype(int)
+    for stretch, first, last in zip(STRETCHES, firsts, firsts[1:], strict=False):
+        along = lines[np.arange(last - first) % len(lines)]
+        half[first:last] += (stretch - 1) * np.sum(half[first:last] * along, axis=1, keepdims=True) * along
+    points = np.concatenate([half, -half])
+    reach = (points @ lines.T) ** 2 / 2
+    terms = [np.log(plain) * np.ones((len(points), 1))]
+    for stretch, weight in zip(STRETCHES, STRETCH_WEIGHTS, strict=True):
+        terms.append((1 - stretch**-2) * reach + np.log(weight / (stretch * len(lines))))
+    log_proposal = np.logaddexp.reduce(np.concatenate(terms, axis=1), axis=1)
+    rays = np.concatenate([lines[:MOST_RAYS], -lines[:MOST_RAYS]])[:, None] * RADII[:, None]
+    return points, log_proposal, rays
+
+
+def _padded(points: Floats) -> Floats:
+    """To a whole number of batches."""
+    return np.concatenate([points, np.zeros((-len(points) % TOGETHER, points.shape[1]))])
+
+
+def _log_posterior(target: Target, rows: Any, weights: jax.Array, theta: jax.Array) -> jax.Array:
+    terms = jax.vmap(target.log_likelihood.call, (None, 0))(theta, rows)
+    return target.log_prior.call(theta) + jnp.sum(jnp.where(weights > 0, weights * terms, 0))
+
+
+def _look(target: Target, rows: Any, weights: jax.Array, mode: jax.Array, moves: jax.Array) -> Any:
+    """The log posterior of the sample and its gradient beyond their expansions to second order at the centre."""
+
+    def value(theta: jax.Array) -> jax.Array:
+        return _log_posterior(target, rows, weights, theta)
+
+    here, slope = jax.value_and_grad(value)(mode)
+
+    def one(move: jax.Array) -> Any:
+        there, gradient = jax.value_and_grad(value)(mode + move)
+        bend = jax.jvp(jax.grad(value), (mode,), (move,))[1]
+        return there - here - slope @ move - bend @ move / 2, gradient - slope - bend
+
+    return jax.lax.map(one, moves, batch_size=TOGETHER)
+
+
+def _place_covariance(
+    target: Target, rows: Any, weights: jax.Array, mode: jax.Array, moves: jax.Array, count: jax.Array
+) -> jax.Array:
+    """n times the covariance of the sum over n places, mean over moves."""
+    gradient = jax.grad(target.log_likelihood.call)
+
+    def one(move: jax.Array) -> jax.Array:
+        def rest(row: Any) -> jax.Array:
+            here, bend = jax.jvp(lambda theta: gradient(theta, row), (mode,), (move,))
+            return gradient(mode + move, row) - here - bend
+
+        left = jnp.where(weights[:, None] > 0, weights[:, None] * jax.vmap(rest)(rows), 0)
+        total = jnp.sum(left, axis=0)
+        return count * left.T @ left - jnp.outer(total, total)
+
+    return jnp.mean(jax.lax.map(one, moves), axis=0)

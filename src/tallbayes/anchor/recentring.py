@@ -1,0 +1,102 @@
+"""Recentring: where the posterior's mass is far from its mode, or there is no mode, the Gaussian in balance.
+
+The joint mode of a hierarchical model prefers a large common scale with small effects: the density is higher there, but
+there is no volume. Paths are right about any centre, yet about that one nothing contracts. The shift, |E W^T grad log
+pi| at the mode, tells; where it is small the mode stays, and elsewhere the Gaussian in balance is taken if its bound is
+higher. With centred effects there is no mode at all: the density rises without end as a scale goes to nothing, the
+climb runs off, and balance is sought from the start values.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.balance import Balance, Gaussian, ascend, first_gaussian, shift_of
+from tallbayes.anchor.expansion import Expansion, Survey
+from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, find_anchor
+from tallbayes.errors import NoConvergenceError, NonFiniteError, PosteriorError, explain
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.rows.table import Table
+from tallbayes.sampler.roles import Executor
+
+FAR = 3.0
+# A Gaussian at the mode that is so far off says nothing of where to go.
+LOST = 1e4
+NO_MODE = "the joint density has no mode that a climb reaches, so paths are anchored to a Gaussian in balance with it"
+
+log = logging.getLogger("tallbayes")
+
+
+@dataclass(frozen=True, eq=False)
+class Recentred:
+    """The anchor, moved or not; how far the mean of the Gaussian was from its own balance; rows read."""
+
+    anchor: Anchor
+    shift: float
+    evaluations: int
+
+    @property
+    def note(self) -> str:
+        """One line for the report; empty where the mode was good enough."""
+        if not self.anchor.recentred:
+            return ""
+        return f"centre: the posterior's mass is {self.shift:.2g} sds from its mode, so paths are anchored to its mean"
+
+
+def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Recentred:
+    """The anchor at the mode, or where the Gaussian is in balance if that is far from it."""
+    if target.log_concave or anchor.is_diagonal:
+        return Recentred(anchor, 0.0, 0)
+    survey = Survey(target, table, executor)
+    balance, at_mode = Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, anchor.precision)
+    shift = shift_of(balance.gradients(at_mode, anchor.gradient))
+    moved = anchor
+    if FAR < shift < LOST:
+        found, everywhere = ascend(balance, at_mode)
+        if everywhere is not None:
+            moved = _anchor_in_balance(found, everywhere, anchor.passes, anchor.num_rows)
+    return Recentred(moved, shift, survey.rows_read)
+
+
+def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: Executor | None = None) -> Anchor:
+    """The anchor at the mode; where the climb runs off or stalls, that in balance from the start values.
+
+    A posterior that the climb shows to be improper, or open along a direction that nothing sees, is refused.
+    """
+    try:
+        return find_anchor(target, table, start, executor)
+    except (NoConvergenceError, NonFiniteError) as error:
+        refusal: PosteriorError = error
+    survey = Survey(target, table, executor)
+    here = survey(start) if target.dimension <= DENSE_LIMIT else None
+    if here is None or not here.is_finite:
+        raise refusal
+    log.debug("no mode (%s): looking for balance from the start values", refusal)
+    found, everywhere = ascend(Balance(survey, target.dimension), first_gaussian(here))
+    if everywhere is None:
+        raise _open(target, start, found) from refusal
+    return replace(_anchor_in_balance(found, everywhere, survey.passes, table.num_rows), has_mode=False)
+
+
+def _anchor_in_balance(found: Gaussian, everywhere: Expansion, passes: float, num_rows: int) -> Anchor:
+    anchor = anchor_at(everywhere, passes, num_rows)
+    return replace(anchor, precision=found.precision, hessian=anchor.precision)
+
+
+def _open(target: Target, start: Floats, end: Gaussian) -> NoConvergenceError:
+    """The error of a posterior with neither mode nor balance: it names the parameters that went farthest."""
+    names = target.space.labels()
+    farthest = np.argsort(-np.abs(end.theta - start) / end.sd)[:3]
+    return NoConvergenceError(
+        explain(
+            "a posterior with a mode, or with a Gaussian in balance with it",
+            f"neither: the log density is open first of all along {', '.join(names[j] for j in farthest)}",
+            "effects written non-centred (scale * effect, with standard normal effects), tighter priors of the "
+            "scales, or other start values",
+        )
+    )

@@ -1,0 +1,321 @@
+"""The commands `fit`, `resume`, `show`, `predict` and `report`: what they compute, print and keep.
+
+The answer goes to stdout and nothing else does; progress and remarks go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from io import TextIOWrapper
+from math import inf, isinf
+from pathlib import Path
+from typing import Any
+
+from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain
+from tallbayes.programs.disk_cache import use_compile_cache
+from tallbayes.progress import Display, teller, terminal
+from tallbayes.results.result import Result
+from tallbayes.results.run_folder import (
+    LEDGER,
+    SETTINGS,
+    abandon_run,
+    begin_run,
+    read_run,
+    read_settings,
+    require_free,
+    unfinished,
+    update_run,
+    write_run,
+    write_settings,
+)
+from tallbayes.views.document import to_json
+from tallbayes.views.summary import WIDTH, brief
+from tallbayes.watch import watching
+
+STOPPED_EARLY = 3
+ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
+DEFAULT_TOLERANCE = 0.01
+MODEL = ("prior_scale", "intercept_scale", "missing", "weights", "offset")
+FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
+BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
+ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "method")
+SECONDS_TO_CONNECT = 15
+
+
+def fit(options: argparse.Namespace) -> int:
+    """Fit the regression that a formula describes, print the answer, and keep it in --out."""
+    if options.out is None:
+        with _watched(options.quiet) as display:
+            result = _compute(options, display)
+        _print(result, _settings(options, result), options)
+        return _ended(options, result, "not saved: --out RUN keeps it")
+    require_free(options.out, options.force)
+    place = begin_run(options.out, _settings(options))
+    result = _computed_in(place, options, partial(abandon_run, options.out))
+    settings = _settings(options, result)
+    kept = None
+    try:
+        kept = write_run(options.out, result, settings, options.force)
+    finally:
+        # What took long to compute is told even where it cannot be kept.
+        _print(result, settings, options)
+    return _ended(options, result, f"saved in {_nearby(kept)}")
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Go on with a run that was stopped, or make a finished one more accurate; what is on record is not computed."""
+    folder, place = options.folder.absolute(), unfinished(options.folder.absolute())
+    if not place.is_dir():
+        return _extend(folder, options)
+    asked = _asked_again(place, options)
+    write_settings(place, _settings(asked))
+    result = _computed_in(place, asked, _nothing)
+    kept = write_run(folder, result, _settings(asked, result), force=True)
+    _print(result, _settings(asked, result), options)
+    return _ended(options, result, f"saved in {_nearby(kept)}")
+
+
+def _extend(folder: Path, options: argparse.Namespace) -> int:
+    before, settings = read_run(folder)
+    # A run that ended before there was a ledger has nothing to go on from, and begins anew.
+    if not (folder / LEDGER).is_file() and before.levels:
+        hint = "the folder given to --out of tallbayes fit"
+        raise LedgerError(explain(f"a run with {LEDGER}", f"{str(folder)!r} without it", hint))
+    changed = any(getattr(options, name) is not None for name in (*ACCURACIES, "interval_tolerance"))
+    if before.converged and not changed and not options.merge:
+        _print(before, settings, options)
+        return _ended(options, before, "finished before: --tolerance X makes it more accurate")
+    asked = _asked_again(folder, options)
+    result = _computed_in(folder, asked, _nothing)
+    settings = _settings(asked, result)
+    update_run(folder, result, settings)
+    _print(result, settings, options)
+    return _ended(options, result, f"saved in {_nearby(folder)}")
+
+
+def _asked_again(place: Path, options: argparse.Namespace) -> argparse.Namespace:
+    """The question on record, with what is asked now in its place; a budget is for one command alone."""
+    known = read_settings(place / SETTINGS)
+    if "formula" not in known:
+        raise ResultFileError(explain(f"a run in {str(place)!r}", f"no whole {SETTINGS}", "tallbayes fit anew"))
+    given = {name: inf if known.get(name) == "inf" else known.get(name) for name in ASKED}
+    changes = {name: value for name, value in vars(options).items() if name in ASKED and value is not None}
+    if any(name in changes for name in ACCURACIES):
+        given |= dict.fromkeys(ACCURACIES)
+    budgets = {name: getattr(options, name) for name in ("max_seconds", "max_evaluations")}
+    question = {"data": Path(known["data"]), "formula": known["formula"], "family": known["family"]}
+    return argparse.Namespace(**{**vars(options), **given, **changes, **budgets, **question})
+
+
+def _computed_in(place: Path, options: argparse.Namespace, abandon: Callable[[], None]) -> Result:
+    """Compute with the ledger of a folder; where nothing came of it that is worth keeping, it is abandoned."""
+    for other in getattr(options, "merge", None) or ():
+        from tallbayes.records.ledger import merge_ledgers
+
+        number = merge_ledgers(place / LEDGER, other / LEDGER if other.is_dir() else other)
+        print(f"tallbayes: {number:,} blocks taken over from {other}", file=sys.stderr)
+    try:
+        with _watched(options.quiet) as display:
+            return _compute(options, display, place / LEDGER)
+    except BaseException as error:
+        # Sums over rows are worth going on from, but not where the posterior turned out to be improper.
+        worthy = ("blocks", "sums") if isinstance(error, KeyboardInterrupt) else ("blocks",)
+        if not _has(place / LEDGER, worthy):
+            abandon()
+        raise
+
+
+def _has(path: Path, kinds: tuple[str, ...]) -> bool:
+    from tallbayes.records.ledger import open_ledger
+
+    try:
+        with open_ledger(path, must_exist=True) as ledger:
+            return any(ledger.summary()[kind] for kind in kinds)
+    except LedgerError:
+        return path.is_file()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ended(options: argparse.Namespace, result: Result, remark: str) -> int:
+    if not options.quiet:
+        print(f"tallbayes: {remark}", file=sys.stderr)
+    return 0 if result.converged else STOPPED_EARLY
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print what `fit` has kept."""
+    _print(*read_run(options.folder), options)
+    return 0
+
+
+def predict(options: argparse.Namespace) -> int:
+    """Predictions for the rows of a file, into another file or as CSV."""
+    if options.out is not None and options.out.exists() and not options.force:
+        got = f"{str(options.out)!r}, which exists"
+        raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
+    result, _ = read_run(options.folder)
+    with _uninterrupted():
+        use_compile_cache()
+        from tallbayes.results.predictions import predict_batches
+    asked = {"at_least": options.at_least, "offset": options.offset}
+    if options.out is not None:
+        count = result.predict(options.data, **asked, out=options.out)
+    else:
+        count = _print_rows(predict_batches(result, options.data, **asked))
+    if not result.converged:
+        print(f"tallbayes: the run itself: {result.status}", file=sys.stderr)
+    where = "" if options.out is None else f" in {_nearby(options.out.absolute())}"
+    print(f"tallbayes: {count:,} rows predicted{where}", file=sys.stderr)
+    return 0
+
+
+def _print_rows(parts: Iterator[Any]) -> int:
+    """As CSV, a batch at a time."""
+    count = 0
+    for part in parts:
+        columns = part.columns()
+        if not count:
+            print(",".join(columns))
+        for row in zip(*columns.values(), strict=True):
+            print(",".join(f"{value:.8g}" for value in row))
+        count += len(part)
+    sys.stdout.flush()
+    return count
+
+
+def report(options: argparse.Namespace) -> int:
+    """One page that shows a run."""
+    from tallbayes.views.report import write_report
+
+    result, settings = read_run(options.folder)
+    folder = options.folder if options.folder.is_dir() else options.folder.parent
+    page = write_report(result, options.out or folder / "report.html", title=options.title, settings=settings)
+    print(_nearby(Path(page).absolute()))
+    return 0
+
+
+def _compute(options: argparse.Namespace, display: Display, ledger: Path | None = None) -> Result:
+    display.phase = "starting"
+    with watching(options.max_seconds or inf, teller(display)):
+        return _fitted(options, display, ledger)
+
+
+def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) -> Result:
+    with _uninterrupted():
+        use_compile_cache()
+        from tallbayes.formula.fit import fit as fit_formula
+        from tallbayes.methods.parts import Anchored, Randomised
+
+    given = vars(options)
+    accuracy = {kind: given[kind] for kind in ACCURACIES}
+    if all(size is None for size in accuracy.values()):
+        accuracy["tolerance"] = DEFAULT_TOLERANCE
+    with _workers(options.dask) as executor:
+        return fit_formula(
+            options.formula,
+            options.data,
+            options.family,
+            standardise=not options.raw,
+            family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
+            method=Randomised() if options.method == "randomised" else Anchored(),
+            progress=display,
+            ledger=ledger,
+            executor=executor,
+            **accuracy,
+            **{name: given[name] for name in (*MODEL, *BUDGETS)},
+        )
+
+
+@contextmanager
+def _workers(address: str | None) -> Iterator[Any]:
+    """Those of a dask cluster, if its scheduler's address is given."""
+    if address is None:
+        yield None
+        return
+    try:
+        client_of = import_module("distributed").Client
+    except ImportError as error:
+        hint = "pip install 'tallbayes[dask]'"
+        raise InputError(explain("dask.distributed, for --dask", "it is not installed", hint)) from error
+    try:
+        client = client_of(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        got = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(". ")
+        hint = "the address that dask scheduler prints, such as tcp://10.0.0.1:8786"
+        raise WorkerError(explain(f"a dask scheduler at {address!r}", got, hint)) from error
+    with client:
+        yield client.get_executor()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait: in the midst of an import, some modules of JAX end the process with a core dump."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    pressed = []
+    signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _watched(quiet: bool) -> Iterator[Display]:
+    """A display of phases and looks: on the terminal if there is one and it is wanted."""
+    if quiet or not sys.stderr.isatty():
+        yield Display()
+        return
+    with terminal() as display:
+        yield display
+
+
+def _settings(options: argparse.Namespace, result: Result | None = None) -> dict[str, Any]:
+    """What the command was asked; as JSON has no infinity, a flat prior's scale is the word."""
+    given = {name: getattr(options, name) for name in ASKED}
+    return {
+        "format": "tallbayes run 1",
+        "command": "fit",
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": os.path.abspath(options.data),
+        "formula": options.formula,
+        "family": options.family,
+        **{name: "inf" if isinstance(each, float) and isinf(each) else each for name, each in given.items()},
+        **({} if result is None else result.settings),
+    }
+
+
+def _print(result: Result, settings: dict[str, Any], options: argparse.Namespace) -> None:
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Names of columns may be in any script, which not every terminal can write.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if options.json:
+        print(to_json(result, settings))
+    else:
+        width = shutil.get_terminal_size(fallback=(WIDTH, 24)).columns
+        print(brief(result, settings, width, full=options.full))
+    sys.stdout.flush()
+
+
+def _nearby(path: Path) -> str:
+    """As it would be typed here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,1 @@
+"""Doors for models and data of other packages."""

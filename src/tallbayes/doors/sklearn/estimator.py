@@ -1,0 +1,180 @@
+"""What the estimators of `adapters.sklearn` share: parameters, checked rows, the fit, and where its numbers go.
+
+`fit` is `tb.estimate` on standardised columns, reported in the columns' own units.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from tallbayes.doors.sklearn.matrices import (
+    Names,
+    Scaling,
+    absorb_prior,
+    in_units_of,
+    is_small,
+    narrowed,
+    raw_scaling,
+    standard_scaling,
+    width_for,
+)
+from tallbayes.errors import DataError, InputError, explain
+from tallbayes.estimation.estimate import estimate
+from tallbayes.formula.fit import EXTRAS
+from tallbayes.model.families import FAMILIES
+from tallbayes.model.linear import Layout
+from tallbayes.model.links import Wanted
+from tallbayes.model.model import Model
+from tallbayes.moments import Floats
+from tallbayes.posterior.prediction_errors import Predicted
+from tallbayes.posterior.predictive import Regression, make_predictor
+
+DTYPES = [np.float64, np.float32]
+
+
+class Rows(NamedTuple):
+    """Checked arrays."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weights: Floats | None
+    offset: Floats | None = None
+
+
+class TallEstimator(BaseEstimator):  # type: ignore[misc]
+    """Parameters are kept as they are given, and looked at by `fit`."""
+
+    _families: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        family: str,
+        tolerance: float,
+        prior_scale: Any,
+        intercept_scale: float,
+        fit_intercept: bool,
+        standardise: bool,
+        random_state: Any,
+        max_seconds: float | None,
+        max_evaluations: float | None,
+        method: Any,
+    ) -> None:
+        self.family = family
+        self.tolerance = tolerance
+        self.prior_scale = prior_scale
+        self.intercept_scale = intercept_scale
+        self.fit_intercept = fit_intercept
+        self.standardise = standardise
+        self.random_state = random_state
+        self.max_seconds = max_seconds
+        self.max_evaluations = max_evaluations
+        self.method = method
+
+    def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> Rows:
+        """The rows that weigh something."""
+        if self.family not in self._families:
+            raise InputError(explain(f"family one of {self._families}", repr(self.family), repr(self._families[0])))
+        x, y = validate_data(self, x, y, dtype=DTYPES, **options)
+        if offset is not None:
+            offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
+            check_consistent_length(x, offset)
+        if weights is None:
+            return Rows(x, y, None, offset)
+        weights = _check_sample_weight(weights, x, dtype=np.float64, ensure_non_negative=True)
+        some = weights > 0
+        if not some.any():
+            raise DataError(explain("a sample_weight above zero", "zeros alone", "None to count every row once"))
+        return Rows(x[some], y[some], weights[some], None if offset is None else offset[some])
+
+    def _scaling(self, rows: Rows, response: Floats | None = None) -> Scaling:
+        if not self.standardise:
+            return raw_scaling(rows.x.shape[1])
+        return standard_scaling(rows.x, rows.weights, bool(self.fit_intercept), response)
+
+    def _run(
+        self,
+        family: str,
+        rows: Rows,
+        scaling: Scaling,
+        classes: Floats | None = None,
+        change: Callable[[Model], Model] | None = None,
+    ) -> None:
+        """Estimate and keep the result.
+
+        `classes` are those with coefficients of their own, where there are more than two. `change` is what an
+        estimator does to the family's model.
+        """
+        (count, columns), extra, centred = rows.x.shape, EXTRAS.get(family), self.standardise and self.fit_intercept
+        width = width_for(count, columns)
+        scaling, prior_scale = absorb_prior(scaling, self.prior_scale, width)
+        data = {"x": scaling.apply(rows.x, width, np.float32 if centred else rows.x.dtype), "y": rows.y}
+        data |= {} if rows.offset is None else {"offset": rows.offset}
+        options = {"prior_scale": prior_scale, "intercept_scale": self.intercept_scale if self.fit_intercept else None}
+        if classes is not None:
+            options["num_classes"] = len(classes) + 1
+        model = in_units_of(FAMILIES[family](**options), scaling, width, extra)
+        result = estimate(
+            model if change is None else change(model),
+            data,
+            tolerance=self.tolerance,
+            weights=np.ones(count) if rows.weights is None and is_small(count) else rows.weights,
+            seed=_seed(self.random_state),
+            method=self.method,
+            max_seconds=self.max_seconds,
+            max_evaluations=self.max_evaluations,
+        )
+        if not result.converged:
+            warnings.warn(str(result.status), ConvergenceWarning, stacklevel=3)
+        labels = None if classes is None else tuple(map(str, classes))
+        names = Names(columns, getattr(self, "feature_names_in_", None), labels, bool(self.fit_intercept), extra)
+        self.scaling_ = scaling
+        narrow = narrowed(result, names, width, scaling)
+        self.result_ = replace(narrow, notes=(self._prior_note(), *narrow.notes))
+        self._keep_coefficients(heads=1 if classes is None else len(classes))
+
+    def _keep_coefficients(self, heads: int) -> None:
+        """coef_ and intercept_, their posterior sds, and the errors of the means."""
+        mean, sd, count = self.result_["mean"], self.result_["sd"], heads * self.n_features_in_
+        for kind, flat in (("", mean.flat_value), ("sd_", sd.flat_value), ("error_", mean.flat_error)):
+            levels = flat[count : count + heads] if self.fit_intercept else np.zeros(heads)
+            setattr(self, f"coef_{kind}", self._by_class(flat[:count].reshape(heads, -1)))
+            setattr(self, f"intercept_{kind}", self._by_class(levels))
+
+    def _prior_note(self) -> str:
+        on = "standardised columns" if self.standardise else "columns as they are"
+        intercept = f", intercept N(0, {self.intercept_scale}^2)" if self.fit_intercept else ""
+        return f"prior: coefficients N(0, {self.prior_scale}^2) on {on}{intercept}; results are for columns as they are"
+
+    def _by_class(self, heads: Floats) -> Any:
+        """The only one, unless there are classes."""
+        return heads[0]
+
+    def _columns(self, X: Any) -> np.ndarray:
+        """New rows, checked."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=DTYPES, reset=False))
+
+    def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Predicted:
+        """Predictions over the posterior, for checked rows."""
+        posterior, extras = self.result_.posterior, int(family in EXTRAS)
+        if posterior is None:
+            hint = "method=None, whose paths are kept"
+            raise InputError(explain("a fit that knows where its paths ended", self.result_.method, hint))
+        kind = Regression(Wanted(family), Layout(heads, bool(self.fit_intercept), extras))
+        rows = self.scaling_.apply(x), np.zeros(len(x))
+        return make_predictor(posterior, kind, rows).all(rows)
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,0 +1,267 @@
+"""Matrices: plain columns standardised for a fit, and parameters reported in the units of the columns.
+
+    z_ij = (x_ij - m_j) / s_j,     theta_j ~ N(0, 1)
+    b_j = s_y theta_j / s_j,       b_0 = m_y + s_y (theta_0 - sum_j m_j theta_j / s_j),       noise = s_y noise_scale
+
+m_j is the weighted mean, or 0 where there is no intercept; s_j is the weighted standard deviation by the prior scale of
+its coefficient. A column that never changes has a standard deviation of 1 here: about its mean it is 0, and its
+coefficient keeps its prior.
+
+Programs are compiled for a shape, and a small table takes longer to compile for than to fit. So it is given columns of
+zeros up to one of a few widths, and its prior is in s_j: small tables share one program a family. The coefficient of
+such a column has its prior for a posterior, independent of all others, and is left out of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.errors import DataError, InputError, explain
+from tallbayes.model.model import Model
+from tallbayes.moments import Floats
+from tallbayes.posterior.coordinates import Entries, Part, Reading
+from tallbayes.results.result import Estimate, Level, Regression, Result
+from tallbayes.structure import Structure
+
+SMALL_ROWS = 4096
+WIDTHS = (16, 32)
+BLOCK_NUMBERS = 2**18
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Means and scales of columns and of the response: what is fitted is (raw - mean) / scale."""
+
+    means: Floats
+    scales: Floats
+    response_mean: float = 0.0
+    response_scale: float = 1.0
+
+    @property
+    def columns(self) -> int:
+        return len(self.means)
+
+    def apply(self, x: np.ndarray, width: int | None = None, dtype: Any = np.float64) -> np.ndarray:
+        """The columns standardised, and zeros in the columns beyond them up to `width`."""
+        z = np.zeros((len(x), width or self.columns), dtype)
+        for rows in _blocks(x):
+            z[rows, : self.columns] = (x[rows] - self.means) / self.scales
+        return z
+
+    def units(self, width: int) -> dict[str, Floats]:
+        """What the report needs, as arrays."""
+        beyond = np.zeros(width - self.columns)
+        return {
+            "means": np.append(self.means, beyond),
+            "scales": np.append(self.scales, beyond + 1),
+            "shown": np.append(np.arange(self.columns), beyond),
+            "response_mean": np.asarray(self.response_mean),
+            "response_scale": np.asarray(self.response_scale),
+        }
+
+
+def raw_scaling(columns: int) -> Scaling:
+    """That which leaves everything as it is."""
+    return Scaling(np.zeros(columns), np.ones(columns))
+
+
+def standard_scaling(x: np.ndarray, weights: Floats | None, centred: bool, response: Floats | None = None) -> Scaling:
+    """By weighted means and standard deviations; the response too, where it is given."""
+    means, scales = _moments(x, weights)
+    scaling = Scaling(means if centred else np.zeros(len(means)), scales)
+    if response is None:
+        return scaling
+    (mean,), (scale,) = _moments(response[:, None], weights)
+    return replace(scaling, response_mean=float(mean) if centred else 0.0, response_scale=float(scale))
+
+
+def _moments(x: np.ndarray, weights: Floats | None) -> tuple[Floats, Floats]:
+    """Means and standard deviations, 1 where there is none, from deviations that are exactly 0 in a constant column."""
+    origin = x[0].astype(np.float64)
+    total = len(x) if weights is None else weights.sum()
+
+    def average(function: Callable[[Floats], Floats]) -> Floats:
+        def part(rows: slice) -> Floats:
+            values = function(x[rows] - origin)
+            return values.sum(axis=0) if weights is None else weights[rows] @ values
+
+        return np.sum([part(rows) for rows in _blocks(x)], axis=0) / total
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        shift = average(lambda deviation: deviation)
+        scales = np.sqrt(average(lambda deviation: (deviation - shift) ** 2))
+    if not np.all(np.isfinite(scales)):
+        at = int(np.argmin(np.isfinite(scales)))
+        raise DataError(explain("numbers that can be squared", f"others in column {at}", "take another unit for it"))
+    return origin + shift, np.where(scales > 0, scales, 1.0)
+
+
+def _blocks(x: np.ndarray) -> Iterator[slice]:
+    size = max(1, BLOCK_NUMBERS // x.shape[1])
+    return (slice(start, start + size) for start in range(0, len(x), size))
+
+
+def is_small(num_rows: int) -> bool:
+    """Whether it takes longer to compile a program for such a table than to do some more arithmetic."""
+    return num_rows <= SMALL_ROWS
+
+
+def width_for(num_rows: int, columns: int) -> int:
+    """The number of columns a table is widened to."""
+    return next((width for width in WIDTHS if is_small(num_rows) and columns <= width), columns)
+
+
+def absorb_prior(scaling: Scaling, prior_scale: Any, width: int) -> tuple[Scaling, Any]:
+    """A scaling under which every coefficient is N(0, 1) a priori, or flat; and the prior scales that are left to say.
+
+    They are 1.0, the same in every program; inf for a column whose prior is flat, but 1 for the columns beyond.
+    """
+    scales = np.asarray(prior_scale, np.float64)
+    if scales.shape not in ((), (scaling.columns,)) or not np.all(scales > 0):
+        expected = f"prior_scale > 0, one number or {scaling.columns} for as many columns"
+        raise InputError(explain(expected, repr(prior_scale), "1.0, or float('inf') for a flat prior"))
+    scales = np.broadcast_to(scales, scaling.columns)
+    flat = np.isinf(scales)
+    left = np.append(np.where(flat, np.inf, 1.0), np.ones(width - len(flat))) if flat.any() else 1.0
+    return replace(scaling, scales=scaling.scales / np.where(flat, 1.0, scales)), left
+
+
+def in_units_of(model: Model, scaling: Scaling, width: int, extra: str | None) -> Model:
+    """The model with its parameters reported for raw columns and response; `extra` stands beside coefficients."""
+    units = scaling.units(width)
+    return replace(model, report=partial(_report, extra), units=units, affine_report=extra is None)
+
+
+def _report(extra: str | None, theta: Any, units: Any) -> Any:
+    parts = theta if isinstance(theta, dict) else {"coefficients": theta}
+    slopes = units["response_scale"] * parts["coefficients"] / units["scales"]
+    # In the place of a column beyond the first is shown once more: what differs by rounding alone upsets a test of
+    # means, and the program must not depend on how many there are.
+    own = {"coefficients": jnp.take(slopes, units["shown"].astype(np.int32), axis=-1)}
+    if "intercept" in parts:
+        raised = units["response_scale"] * parts["intercept"] + units["response_mean"]
+        own["intercept"] = raised - slopes @ units["means"]
+    if extra:
+        own[extra] = parts[extra] * (units["response_scale"] if extra == "noise_scale" else 1.0)
+    return own
+
+
+@dataclass(frozen=True)
+class Names:
+    """What parameters are called: columns (None: by number), classes with coefficients of their own, and the rest."""
+
+    columns: int
+    names: Sequence[str] | None
+    classes: Sequence[str] | None
+    intercept: bool
+    extra: str | None
+
+    @property
+    def structure(self) -> Structure:
+        number = Structure.leaf(())
+        slopes = Structure.leaf((self.columns,))
+        if self.names is not None:
+            slopes = Structure.container("dict", [(str(name), number) for name in self.names])
+        items = [("coefficients", self._by_class(slopes))]
+        if self.intercept:
+            items.append(("intercept", self._by_class(number)))
+        if self.extra:
+            items.append((self.extra, number))
+        return Structure.container("dict", items)
+
+    def _by_class(self, one: Structure) -> Structure:
+        return one if self.classes is None else Structure.container("dict", [(each, one) for each in self.classes])
+
+    def reading(self, scaling: Scaling) -> Reading:
+        """How these parameters are read off those of standardised columns, head by head."""
+        heads, d = 1 if self.classes is None else len(self.classes), self.columns
+        size = heads * (d + self.intercept) + (self.extra is not None)
+        matrix, offset = np.zeros((size, size)), np.zeros(size)
+        slopes = scaling.response_scale / scaling.scales
+        for head in range(heads):
+            own = slice(head * d, (head + 1) * d)
+            matrix[own, own] = np.diag(slopes)
+            if self.intercept:
+                place = heads * d + head
+                matrix[place, own], matrix[place, place] = -slopes * scaling.means, scaling.response_scale
+                offset[place] = scaling.response_mean
+        parts = [Part("real", (), (size - (self.extra is not None),))]
+        if self.extra:
+            matrix[-1, -1] = scaling.response_scale if self.extra == "noise_scale" else 1.0
+            parts.append(Part("positive", (), (1,)))
+        row, column = np.nonzero(matrix)
+        return Reading(self.structure, tuple(parts), Entries(row, column, matrix[row, column]), offset)
+
+    def places(self, width: int) -> np.ndarray:
+        """Where the parameters of these columns stand in a flat theta of `width` columns."""
+        heads = 1 if self.classes is None else len(self.classes)
+        slopes = np.arange(heads * width).reshape(heads, width)[:, : self.columns].ravel()
+        rest = heads * self.intercept + (self.extra is not None)
+        return np.concatenate([slopes, heads * width + np.arange(rest)])
+
+
+def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Result:
+    """The result without the columns beyond, under its names; it is not to be continued, and keeps no rows."""
+    places = names.places(width)
+    anchor = None if result.anchor is None else _narrowed_anchor(result.anchor, places)
+    posterior = result.posterior
+    if posterior is not None:
+        points = tuple(each[..., places] for each in posterior.points)
+        probe = posterior.probe
+        if probe is not None and anchor is not None:
+            probe = probe.narrowed(result.anchor, places, anchor)
+        reading = names.reading(scaling)
+        posterior = replace(posterior, anchor=anchor, points=points, stored=reading, live=None, probe=probe)
+    return replace(
+        result,
+        estimates={name: _narrowed_estimate(each, places, names) for name, each in result.estimates.items()},
+        levels=tuple(_narrowed_level(level, places) for level in result.levels),
+        anchor=anchor,
+        posterior=posterior,
+        regression=_in_raw_columns(result.regression, scaling),
+        continuation=None,
+    )
+
+
+def _in_raw_columns(regression: Regression | None, scaling: Scaling) -> Regression | None:
+    if regression is None:
+        return None
+    return replace(
+        regression,
+        means=scaling.means,
+        scales=scaling.scales,
+        response_mean=scaling.response_mean,
+        response_scale=scaling.response_scale,
+    )
+
+
+def _narrowed_estimate(estimate: Estimate, places: np.ndarray, names: Names) -> Estimate:
+    flat = ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance")
+    return replace(estimate, structure=names.structure, **{name: getattr(estimate, name)[places] for name in flat})
+
+
+def _narrowed_level(level: Level, places: np.ndarray) -> Level:
+    def part(by_quantity: dict[str, Floats]) -> dict[str, Floats]:
+        return {name: flat[places] for name, flat in by_quantity.items()}
+
+    moments = part(level.mean), part(level.variance), part(level.kurtosis), part(level.consistency)
+    return Level(level.step, level.time, level.samples, level.evaluations, *moments)
+
+
+def _narrowed_anchor(anchor: Anchor, places: np.ndarray) -> Anchor:
+    """The Gaussian of the parameters kept: that of the others is independent of it."""
+
+    def part(array: Floats | None) -> Any:
+        if array is None:
+            return None
+        return array[places] if array.ndim == 1 else array[np.ix_(places, places)]
+
+    fields = ("mode", "likelihood_gradient", "likelihood_hessian", "precision", "gradient", "hessian")
+    return replace(anchor, **{name: part(getattr(anchor, name)) for name in fields})

@@ -1,0 +1,180 @@
+"""The conclusion: from a finished run to the result that is handed over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tallbayes.estimator.randomised import RandomisedRun, tail_states
+from tallbayes.estimator.rates import cost_growth, mean_decay, variance_decay
+from tallbayes.estimator.run import Assessment, LevelState, Run, consistency_scores
+from tallbayes.methods.parts import Method, Resolved, describe
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.posterior.answers import Rungs
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.results.result import Cost, Estimate, Level, Rates, Regression, Result, Status, Tuning
+from tallbayes.sampler.roles import Dynamics
+from tallbayes.setup.preparation import Prepared
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A run that has ended; `randomised` holds the tail of an unbiased one."""
+
+    run: Run
+    status: Status
+    final: Assessment
+    tuning: Tuning | None = None
+    randomised: RandomisedRun | None = None
+
+    @property
+    def levels(self) -> list[LevelState]:
+        return [*self.run.levels, *(tail_states(self.randomised.tail) if self.randomised is not None else [])]
+
+
+def conclude(
+    finished: Finished,
+    prepared: Prepared,
+    method: Method,
+    settings: dict[str, Any],
+    second_mode: bool,
+    notes: tuple[str, ...],
+    continuation: Callable[..., Result],
+) -> Result:
+    """Everything a user asks a result for."""
+    run, final = finished.run, finished.final
+    columns = run.estimands.split
+    parts = zip(
+        run.estimands.quantities,
+        columns(final.summary.value).values(),
+        columns(final.standard_error).values(),
+        columns(final.bias_bound).values(),
+        columns(final.freedom).values(),
+        columns(final.tolerance).values(),
+        strict=True,
+    )
+    converged = finished.status is Status.converged
+    return Result(
+        estimates={q.name: Estimate(q.name, q.structure, *arrays) for q, *arrays in parts},
+        status=Status.second_mode if second_mode and converged else finished.status,
+        levels=_levels(finished),
+        rates=_rates(finished),
+        cost=Cost(
+            evaluations=run.evaluations,
+            setup_evaluations=prepared.setup_evaluations,
+            speculative_evaluations=run.speculative + (finished.randomised.speculative if finished.randomised else 0),
+            num_data=prepared.table.num_rows,
+            seconds=run.seconds_before + time.monotonic() - run.started,
+        ),
+        contraction=run.contraction,
+        anchor=prepared.anchor,
+        method=_describe(method, finished),
+        settings=settings,
+        tuning=finished.tuning,
+        notes=(*notes, *_notes_of_tails(run)),
+        posterior=posterior_of(finished, prepared),
+        regression=regression_of(prepared.target),
+        continuation=continuation,
+    )
+
+
+def _notes_of_tails(run: Run) -> tuple[str, ...]:
+    if run.tails is None or not np.any(run.tails.endless):
+        return ()
+    names = [label for label, endless in zip(run.estimands.labels(), run.tails.endless, strict=True) if endless]
+    named = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return (f"tails: no end to the variance of {named} out to 32 sds; a median or a quantile has an error of its own",)
+
+
+def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
+    """Where the paths ended; with a random tail their weights are not kept."""
+    run = finished.run
+    whole = bool(run.levels) and run.contraction is not None and all(level.points for level in run.levels)
+    if finished.randomised is not None or not whole:
+        return None
+    plan, ladder = run.problem.plan, run.problem.ladder
+    steps = [plan.dynamics.coefficients(ladder.step(l)) for l in range(len(run.levels))]
+    spreads = [plan.dynamics.spread(step) for step in steps]
+    if not all(_shares_last_noise(plan.dynamics, *pair) for pair in pairwise(steps)):
+        return None
+    return Posterior(
+        anchor=prepared.anchor,
+        points=tuple(np.concatenate(level.points) for level in run.levels),
+        spreads=tuple(float(spread) for spread in spreads),
+        whitened=plan.dynamics.whitened,
+        laplace=plan.laplace,
+        rungs=Rungs(run.rho, plan.coupling.variance_rate, run.costs),
+        seed=run.problem.seed,
+        live=(prepared.target, prepared.table.units),
+        probe=prepared.probe,
+    )
+
+
+def _shares_last_noise(dynamics: Dynamics, coarse: Floats, fine: Floats) -> bool:
+    """Whether the noise of the last fine step moves a coarse path as it moves the fine one."""
+    second = dynamics.merge_noise(fine, np.zeros(()), np.ones(()))
+    return bool(np.isclose(second * dynamics.spread(coarse), dynamics.spread(fine), rtol=1e-9))
+
+
+def regression_of(target: Target) -> Regression | None:
+    layout = target.layout
+    if target.family is None:
+        return None
+    return Regression(target.family, layout.heads, layout.intercept, layout.extras)
+
+
+def _describe(method: Method, finished: Finished) -> str:
+    problem = finished.run.problem
+    plan, gradient = problem.plan, problem.plan.gradient
+    if plan.slabs:
+        gradient = replace(gradient, batch_size=problem.rows_per_gradient)  # type: ignore[type-var]
+    parts = Resolved(gradient, plan.dynamics, plan.coupling, problem.ladder)
+    return describe(parts, type(method).__name__)
+
+
+def _levels(finished: Finished) -> tuple[Level, ...]:
+    run, summary = finished.run, finished.final.summary
+    split, problem = run.estimands.split, run.problem
+    nothing = np.full_like(summary.value, np.nan)
+    with np.errstate(invalid="ignore"):
+        scores = consistency_scores(run) if len(run.levels) > 1 else nothing[None]
+    levels = []
+    for l, level in enumerate(finished.levels):
+        last = finished.randomised is not None and l == len(run.levels)
+        tail = finished.randomised.tail if finished.randomised is not None else None
+        spent = tail.spent(problem) if tail is not None and last else level.samples * problem.evaluations(l)
+        levels.append(
+            Level(
+                step=problem.ladder.step(l),
+                time=problem.ladder.time(l),
+                samples=level.samples,
+                evaluations=spent,
+                mean=split(summary.mean[l]),
+                variance=split(summary.variance[l]),
+                kurtosis=split(summary.kurtosis[l]),
+                consistency=split(scores[l - 1] if l and not last else nothing),
+            )
+        )
+    return tuple(levels)
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def _rates(finished: Finished) -> Rates:
+    run, summary = finished.run, finished.final.summary
+    split, count = run.estimands.split, len(run.levels)
+    error = np.sqrt(finished.final.variance[:count] / run.samples[:, None])
+    mean, variance, kurtosis = (split(part[:count]) for part in (summary.mean, summary.variance, summary.kurtosis))
+    unit, errors = split(finished.final.tolerance), split(error)
+    names = [quantity.name for quantity in run.estimands.quantities]
+    beta = {n: variance_decay(variance[n], kurtosis[n], run.samples, unit[n]).value for n in names}
+    return Rates(
+        alpha={n: mean_decay(mean[n], errors[n], unit[n]).value for n in names},
+        beta=beta if finished.randomised is None else finished.randomised.beta,
+        gamma=dict.fromkeys(names, cost_growth(run.costs)),
+    )

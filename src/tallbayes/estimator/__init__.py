@@ -1,0 +1,1 @@
+"""The estimator: above the waist, without JAX."""

@@ -1,0 +1,52 @@
+"""Decisions: what tuning has settled, as a value that can be kept and followed again.
+
+A run makes a few, one after the other: how to begin, and then where to go when the first choice did not hold. One that
+goes on from a ledger follows those that were made; one with another tolerance begins with the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tallbayes.estimator.ladder import Ladder
+from tallbayes.results.result import Contraction, Tuning
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A ladder and a batch size, with Blend or without; how paths contract on it; row gradients it took to find.
+
+    `kept` says that a run stays with what it has.
+    """
+
+    ladder: Ladder
+    batch_size: int
+    blended: bool
+    contraction: Contraction
+    tuning: Tuning
+    evaluations: int
+    kept: bool = False
+
+
+class Decisions(Protocol):
+    """Where decisions are looked up and kept."""
+
+    def settle(self, find: Callable[[], Decision]) -> Decision:
+        """The next decision: the one on record, or else the one found, which is then on record."""
+        ...
+
+    @property
+    def settled(self) -> tuple[Decision, ...]:
+        """What an earlier run with another tolerance has settled; empty where this one decides for itself."""
+        ...
+
+
+class Unrecorded:
+    """Every decision is made anew."""
+
+    settled: tuple[Decision, ...] = ()
+
+    def settle(self, find: Callable[[], Decision]) -> Decision:
+        return find()

@@ -1,0 +1,214 @@
+"""The run: levels that only grow, what they have cost, and what their samples say at one moment.
+
+value and variance by level, tolerance, standard error, degrees of freedom, bias bound   `assess`
+the coarse paths of a level have the law of the fine paths below it                      `consistent`
+all paths finite, none out of bounds                                                     `trouble`
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tallbayes.anchor.gaussian_level import Laplace
+from tallbayes.errors import InputError, explain
+from tallbayes.estimator.allocation import bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
+from tallbayes.estimator.decisions import Decisions, Unrecorded
+from tallbayes.estimator.estimands import Estimands, Summary, summarise
+from tallbayes.estimator.foresight import WEAK_ORDER
+from tallbayes.estimator.rates import FARTHEST, consistency, consistency_freedom
+from tallbayes.estimator.tails import Tails
+from tallbayes.estimator.tuning import variance_floor
+from tallbayes.moments import Floats, Moments
+from tallbayes.progress import Report
+from tallbayes.results.result import Contraction, Status, t_quantile
+from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, Problem
+from tallbayes.sampler.roles import Executor
+from tallbayes.workers.dispatch import Dispatcher
+
+TRUSTED_SAMPLES = 512
+FALSE_ALARM = 1e-7
+KEPT_BYTES = 2**24
+NEGLIGIBLE = 0.01
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Where to stop at the latest."""
+
+    max_evaluations: float = np.inf
+    max_levels: int = 12
+    max_seconds: float = np.inf
+
+
+def budget_within(max_evaluations: float | None, max_levels: int | None, max_seconds: float | None) -> Budget:
+    """The usual one but for what is given, which is checked."""
+    given = {
+        "max_evaluations": max_evaluations,
+        "max_levels": max_levels,
+        "max_seconds": max_seconds,
+    }
+    present = {name: value for name, value in given.items() if value is not None}
+    for name, value in present.items():
+        whole = name == "max_levels"
+        number = isinstance(value, int | np.integer if whole else int | float | np.number)
+        if isinstance(value, bool) or not number or not value > (2 if whole else 0):
+            what = f"{name} a whole number > 2" if whole else f"{name} > 0"
+            raise InputError(explain(what, repr(value), "None for the default"))
+    return Budget(**present)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelState:
+    """All samples of one level so far, merged; of where their paths ended, the first blocks."""
+
+    delta: Moments
+    fine: Moments
+    coarse: Moments
+    nonfinite: int
+    farthest: float
+    strained: float
+    points: tuple[Floats, ...] = ()
+
+    @property
+    def samples(self) -> int:
+        return self.delta.count
+
+    @classmethod
+    def of(cls, block: LevelBlock) -> LevelState:
+        points = () if block.points is None else (block.points,)
+        return cls(block.delta, block.fine, block.coarse, block.nonfinite, block.farthest, block.strained, points)
+
+    def add(self, block: LevelBlock, kept_bytes: float) -> LevelState:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return LevelState(
+                self.delta.merge(block.delta),
+                self.fine.merge(block.fine),
+                self.coarse.merge(block.coarse),
+                self.nonfinite + block.nonfinite,
+                max(self.farthest, block.farthest),
+                self.strained
+                + (block.strained - self.strained) * block.delta.count / (self.samples + block.delta.count),
+                self._points_with(block, kept_bytes),
+            )
+
+    def _points_with(self, block: LevelBlock, kept_bytes: float) -> tuple[Floats, ...]:
+        if block.points is None or len(self.points) * BLOCK_PATHS < self.samples:
+            return self.points
+        return (*self.points, block.points) if len(self.points) * block.points.nbytes < kept_bytes else self.points
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """What the samples say at one moment, component by component."""
+
+    summary: Summary
+    variance: Floats
+    tolerance: Floats
+    standard_error: Floats
+    freedom: Floats
+    bias_bound: Floats
+
+
+@dataclass(eq=False)
+class Run:
+    """The state of one run: levels that only grow, and what they have cost."""
+
+    problem: Problem
+    estimands: Estimands
+    executor: Executor
+    report: Report
+    tolerances: Callable[[Summary], Floats]
+    budget: Budget
+    laplace: Laplace | None = None
+    tails: Tails | None = None
+    levels: list[LevelState] = field(default_factory=list)
+    contraction: Contraction | None = None
+    evaluations: int = 0
+    started: float = field(default_factory=time.monotonic)
+    told: float = 0.0
+    seconds_before: float = 0.0
+    kept_bytes: float = KEPT_BYTES
+    decisions: Decisions = field(default_factory=Unrecorded)
+    speculative: int = 0
+    dispatch: Callable[..., Dispatcher] = Dispatcher
+    weak_order: float = WEAK_ORDER
+    # Not copied: another run has another problem, executor or number of samples.
+    dispatcher: Dispatcher | None = field(default=None, init=False, repr=False)
+
+    @property
+    def samples(self) -> Floats:
+        return np.array([level.samples for level in self.levels], float)
+
+    @property
+    def costs(self) -> Floats:
+        return np.array([self.problem.evaluations(l) for l in range(len(self.levels))], float)
+
+    @property
+    def rho(self) -> float:
+        """The factor by which the levels' means fall: step bias or memory of the start, the slower."""
+        assert self.contraction is not None
+        return max(2.0**-self.weak_order, self.contraction.upper)
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def assess(run: Run) -> Assessment:
+    """Values and errors of all components from the samples so far; not a number where paths diverged."""
+    summary = summarise(run.estimands, [level.delta for level in run.levels], run.laplace)
+    samples = run.samples
+    rate = run.problem.plan.coupling.variance_rate
+    variance = summary.variance.copy()
+    variance[0] = unseen_jumps(variance[0], run.estimands.observed(run.estimands.jump), samples[0])
+    least = None if run.tails is None else variance_floor(run.tails, run.problem)
+    variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES, least)
+    error = np.sqrt(variance / samples[:, None])
+    if len(run.levels) < 3:
+        bias = np.full_like(summary.value, np.inf)
+    else:
+        bias = bias_terms(np.abs(summary.mean) + 2 * error, run.rho).max(axis=0)
+    return Assessment(
+        summary=summary,
+        variance=variance,
+        tolerance=run.tolerances(summary),
+        standard_error=np.sqrt(np.sum(error**2, axis=0) + summary.laplace_error),
+        freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
+        bias_bound=bias,
+    )
+
+
+def gaussian_summary(estimands: Estimands, laplace: Laplace | None) -> Summary:
+    """What the Laplace level alone says, before anything is sampled."""
+    nothing = Moments.of(np.zeros((2, len(estimands.laplace_sd))), estimands.pairs)
+    return summarise(estimands, [nothing], laplace)
+
+
+def consistency_scores(run: Run) -> Floats:
+    """z-scores (levels - 1, components)."""
+    fine = [level.fine for level in run.levels[:-1]]
+    return run.estimands.observed(consistency(fine, [level.coarse for level in run.levels[1:]]))
+
+
+def consistent(run: Run) -> bool:
+    """Whether all z-scores are within what one look in ten million would show by chance.
+
+    Levels of what is exactly Gaussian differ by rounding alone, whose error bar is no smaller: a difference of a
+    hundredth of the tolerance is none.
+    """
+    scores = consistency_scores(run)
+    pairs = zip(run.levels[:-1], run.levels[1:], strict=True)
+    freedom = [consistency_freedom(below.fine, above.coarse) for below, above in pairs]
+    allowed = -t_quantile(run.estimands.observed(np.stack(freedom)), FALSE_ALARM / (2 * scores.size))
+    fine = np.stack([level.fine.mean for level in run.levels[:-1]])
+    apart = run.estimands.observed(fine - np.stack([level.coarse.mean for level in run.levels[1:]]))
+    now = assess(run)
+    unit = run.estimands.in_observables(now.tolerance, now.summary.scale)
+    return bool(np.all((np.abs(scores) <= allowed) | (np.abs(apart) <= NEGLIGIBLE * unit)))
+
+
+def trouble(run: Run) -> Status | None:
+    if any(level.nonfinite or level.farthest > FARTHEST for level in run.levels):
+        return Status.diverged
+    return None

@@ -1,0 +1,391 @@
+"""Tuning: path lengths, first step, batch size and averaging window of the anchored ladder, by short pilots.
+
+In whitened units the Gaussian part of the drift contracts at rate 1, so lengths and steps are numbers, whatever the
+data. A trial of (h_0, n) samples levels 0 and 1, and predicts the price of the whole run,
+
+    sum_l max(pilot, N_l) steps_l (n + overhead),   V_l = V_1 4^(1-l),   |mean_l| = |mean_1| 2^(1-l)
+
+The cheapest pair comes first, and another is tried only where, at best, it would save more than the trial costs. A pair
+whose steps are strained (h |r| > B more than rarely) or whose pairs of paths do not contract is no choice at any price:
+then h_0 is halved and n taken four times as large, up to n = N. Last come windows: a path that has forgotten its start
+goes on for some times dT and is averaged, where that saves paths enough. The step counts, h_0 and n are arguments of
+one compiled program. Trials have random numbers of their own; no estimate uses them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tallbayes.anchor.gaussian_level import Laplace
+from tallbayes.estimator.allocation import Least, floored_variance, optimal_samples
+from tallbayes.estimator.estimands import Estimands, Summary, summarise
+from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.rates import contraction_of
+from tallbayes.estimator.tails import Tails
+from tallbayes.moments import Floats, Moments, merge_all
+from tallbayes.results.result import Contraction, Trial, Tuning
+from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
+from tallbayes.sampler.roles import Executor
+from tallbayes.watch import begin, passed
+from tallbayes.workers.executors import in_order
+
+log = logging.getLogger("tallbayes")
+
+TUNING = "tuning"
+PILOT_BLOCKS, SURE_BLOCKS = 2, 16
+FIRST_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+BATCH_FACTOR = 4
+RELAXATIONS = 2.5
+LEAST_RELAXATIONS = 2.0
+LONGEST_TIME = 40.0
+# In units of dT; a window is tried in the hope that what is averaged forgets twice as fast as z itself, as squares do.
+WINDOWS = (0, 4, 16)
+HOPED_MEMORY = 0.5
+SPREAD = 3.0
+STEP_OVERHEAD = 4
+RARE = 0.005
+WORTHWHILE = 0.75
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the tuner may choose from, in the order of their price; one entry where the user has decided."""
+
+    first_steps: tuple[float, ...]
+    batch_sizes: tuple[int, ...]
+    ladder: Ladder | None = None
+    time: float | None = None
+    windows: tuple[int, ...] = WINDOWS
+
+    @property
+    def times_are_given(self) -> bool:
+        return self.ladder is not None or self.time is not None
+
+    def ladder_of(self, first_step: float, time: float, window: int = 0) -> Ladder:
+        if self.ladder is not None:
+            return self.ladder
+        steps = max(1, int(np.ceil((self.time or time) / first_step - 1e-9)))
+        return Ladder(first_step, steps * (1 + window), steps, window_steps=steps * window)
+
+
+@dataclass(frozen=True, eq=False)
+class Pilots:
+    """A trial with what its two levels showed."""
+
+    trial: Trial
+    variance: Floats
+    mean: Floats
+    share: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Tuner:
+    """What all trials of one run share."""
+
+    problem: Problem
+    estimands: Estimands
+    laplace: Laplace
+    tolerances: Callable[[Summary], Floats]
+    executor: Executor
+    choices: Choices
+    blocks: int = PILOT_BLOCKS
+    limit: float = np.inf
+    tails: Tails | None = None
+
+    def affords(self, evaluations: float) -> bool:
+        """Whether so many row gradients in all are within the budget, and there is time."""
+        return evaluations <= self.limit and not passed()
+
+
+def batch_sizes_up_to(num_rows: int) -> tuple[int, ...]:
+    """1, 4, 16, ... and N itself, where a batch is all rows."""
+    sizes = [BATCH_FACTOR**k for k in range(16) if BATCH_FACTOR**k < num_rows]
+    return (*sizes, num_rows)
+
+
+def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -> tuple[Problem, Contraction, Tuning]:
+    """The problem with its ladder and batch size chosen, how it contracts, and the record of how that was found.
+
+    `known` is a pair that a run has gone through already.
+    """
+    window = known.trial.window if known else tuner.choices.windows[0]
+    search = Search(tuner, [known] if known else [], window, time)
+    best, contraction = search.find_pair()
+    while contracts(contraction) and (wider := search.widen(best)) is not None:
+        search.seen, search.window = [wider], wider.trial.window
+        best, contraction = search.find_pair()
+    problem = search.configured(best.trial)
+    trials = tuple(pilots.trial for pilots in search.everything)
+    reason = _reason(tuner, search.everything, best, search.refused)
+    return problem, contraction, Tuning(trials, best.trial, search.time, reason, search.spent)
+
+
+@dataclass(eq=False)
+class Search:
+    """Trials of pairs (h_0, n) with one window, then with a longer one, until none would repay itself."""
+
+    tuner: Tuner
+    seen: list[Pilots]
+    window: int
+    time: float
+    refused: set[tuple[float, int]] = field(default_factory=set)
+    measured: int = 0
+    everything: list[Pilots] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.everything += self.seen
+
+    @property
+    def spent(self) -> int:
+        """Row gradients of all trials and pairs of paths."""
+        return sum(pilots.trial.evaluations for pilots in self.everything) + self.measured
+
+    def find_pair(self) -> tuple[Pilots, Contraction]:
+        """The cheapest pair whose paths contract, over longer and longer times, and how they do."""
+        tuner, choices = self.tuner, self.tuner.choices
+        here = self._proposed() if self.seen else (choices.first_steps[0], choices.batch_sizes[0])
+        while True:
+            while here is not None and (not self.everything or self._affords(here)):
+                self._try(tuner, here, self.window)
+                here = self._proposed()
+            best = _best(self.seen, self.refused)
+            begin(TUNING, "how fast paths forget their start")
+            problem, contraction, measured = _lengthen(tuner, best.trial, self.time, self.spent)
+            self.measured += measured
+            if contracts(contraction) or choices.times_are_given or not np.isfinite(best.trial.price):
+                break
+            self.refused.add(_pair(best))
+            here = self._proposed()
+            if here is None and all(_pair(pilots) in self.refused for pilots in self.seen):
+                break
+            if here is not None and not self._affords(here):
+                break
+        self.time = problem.ladder.added_steps * problem.ladder.first_step
+        return best, contraction
+
+    def widen(self, best: Pilots) -> Pilots | None:
+        """The same pair with the next longer window; None where it is not cheaper, or not worth a trial."""
+        tuner = replace(self.tuner, blocks=PILOT_BLOCKS)
+        pair, before = _pair(best), best.trial.window
+        window = _shifted(tuner.choices.windows, before, 1)
+        if window is None or tuner.choices.ladder is not None or not np.isfinite(best.trial.price):
+            return None
+        price = _price(tuner, best, *pair, self.time, window=before)
+        gain = averaged(window * self.time) / averaged(before * self.time)
+        hope = _price(tuner, best, *pair, self.time, (gain, gain), np.sqrt(gain), window)
+        cost = trial_price(tuner, *pair, self.time, window)
+        if hope + 2 * cost > WORTHWHILE * price or not self._affords(pair, window):
+            return None
+        wider = self._try(tuner, pair, window)
+        return wider if wider.trial.price < price else None
+
+    def configured(self, trial: Trial) -> Problem:
+        return _configured(self.tuner, trial.first_step, trial.batch_size, self.time, trial.window)
+
+    def _try(self, tuner: Tuner, pair: tuple[float, int], window: int) -> Pilots:
+        begin(TUNING, f"trial {len(self.everything) + 1}")
+        pilots = _attempt(tuner, *pair, self.time, window)
+        self.everything.append(pilots)
+        if window == self.window:
+            self.seen.append(pilots)
+        return pilots
+
+    def _proposed(self) -> tuple[float, int] | None:
+        return _propose(self.tuner, self.seen, self.refused, self.time)
+
+    def _affords(self, pair: tuple[float, int], window: int | None = None) -> bool:
+        rows = _rows(self.tuner, *pair, self.time, self.window if window is None else window)
+        return self.tuner.affords(self.spent + rows)
+
+
+def contracts(contraction: Contraction) -> bool:
+    """Whether paths forget enough of where they began a level."""
+    return contraction.upper <= np.exp(-LEAST_RELAXATIONS)
+
+
+def _pair(pilots: Pilots) -> tuple[float, int]:
+    return pilots.trial.first_step, pilots.trial.batch_size
+
+
+def averaged(window: float) -> float:
+    """The variance of a mean over a window, against that of one point, where correlations fall like exp(-t / memory).
+
+    >>> averaged(0.0), round(averaged(10.0), 3)
+    (1.0, 0.095)
+    """
+    x = window / HOPED_MEMORY
+    return float(2 / x * (1 + np.expm1(-x) / x)) if x > 0 else 1.0
+
+
+def variance_floor(tails: Tails, problem: Problem) -> Least:
+    """The least that V_0 can be on the problem's ladder, whatever its samples say."""
+    ladder = problem.ladder
+    left = averaged(ladder.window_steps * ladder.first_step)
+    return tails.least(ladder.first_step, problem.rows_per_gradient, problem.largest_batch, left)
+
+
+def first_look(tuner: Tuner) -> float:
+    """Row gradients that tuning takes at the least: one trial and one set of pairs."""
+    pair = tuner.choices.first_steps[0], tuner.choices.batch_sizes[0]
+    pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, RELAXATIONS, 0).contraction_evaluations()
+    return _rows(tuner, *pair, RELAXATIONS, tuner.choices.windows[0]) + pairs
+
+
+def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float) -> Pilots:
+    """A trial's variances and means in units of what is wanted, and the price of going on with it."""
+    summary = summarise(tuner.estimands, levels, tuner.laplace)
+    share = tuner.tolerances(summary) / np.sqrt(2)
+    variance = summary.variance[:2]
+    if tuner.tails is not None:
+        least = variance_floor(tuner.tails, _configured(tuner, trial.first_step, trial.batch_size, time, trial.window))
+        counts = np.array([level.count for level in levels[:2]], float)
+        rate = tuner.problem.plan.coupling.variance_rate
+        variance = floored_variance(variance, counts, rate, SURE_BLOCKS * BLOCK_PATHS, least)
+    error = np.sqrt(variance[1] / levels[1].count)
+    pilots = Pilots(trial, variance, np.maximum(np.abs(summary.mean[1]) - error, 0.0), share)
+    if trial.strained > RARE:
+        return pilots
+    price = _price(tuner, pilots, trial.first_step, trial.batch_size, time, window=trial.window)
+    return replace(pilots, trial=replace(trial, price=price))
+
+
+def _attempt(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> Pilots:
+    """Sample levels 0 and 1 at (h_0, n), and predict what the whole run would cost."""
+    problem = _configured(tuner, first_step, batch_size, time, window).for_tuning()
+    tasks = ((problem, level, block) for level in (0, 1) for block in range(tuner.blocks))
+    blocks: list[LevelBlock] = list(in_order(tuner.executor, sample_level, tasks, 2 * tuner.blocks))
+    strained = float(np.mean([block.strained for block in blocks]))
+    trial = Trial(first_step, batch_size, np.inf, strained, sum(block.evaluations for block in blocks), window)
+    if any(block.nonfinite for block in blocks):
+        return Pilots(trial, *(np.full(1, np.nan),) * 3)
+    levels = [merge_all(b.delta for b in blocks[: tuner.blocks]), merge_all(b.delta for b in blocks[tuner.blocks :])]
+    pilots = pilots_of(tuner, levels, trial, time)
+    log.info("trial %s", pilots.trial)
+    return pilots
+
+
+def _price(
+    tuner: Tuner,
+    pilots: Pilots,
+    first_step: float,
+    batch_size: int,
+    time: float,
+    variance_factors: tuple[float, float] = (1.0, 1.0),
+    mean_factor: float = 1.0,
+    window: int = 0,
+) -> float:
+    """Steps of the whole run, each weighed with the rows it reads and with what it costs beside them."""
+    ladder = tuner.choices.ladder_of(first_step, time, window)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        halvings = np.log2(np.nanmax(mean_factor * pilots.mean / pilots.share, initial=1e-9))
+    last = int(np.clip(1 + np.ceil(halvings), 2, 20))
+    upper = [pilots.variance[1] * variance_factors[1] * 4.0 ** (1 - l) for l in range(1, last + 1)]
+    variance = np.stack([pilots.variance[0] * variance_factors[0], *upper])
+    coarse = tuner.problem.plan.coupling.num_coarse
+    steps = np.array([ladder.path_steps(l, coarse) for l in range(last + 1)], float)
+    samples = np.maximum(optimal_samples(variance, steps, pilots.share), PILOT_BLOCKS * BLOCK_PATHS)
+    return float(np.sum(samples * steps) * (batch_size + STEP_OVERHEAD))
+
+
+def _propose(
+    tuner: Tuner, seen: Sequence[Pilots], refused: set[tuple[float, int]], time: float
+) -> tuple[float, int] | None:
+    """The pair to try next, or None where no trial would repay itself."""
+    best = _best(seen, refused)
+    if not np.isfinite(best.trial.price) or (best.trial.first_step, best.trial.batch_size) in refused:
+        return _escalated(tuner, seen, refused)
+    h, n, window = best.trial.first_step, best.trial.batch_size, best.trial.window
+    hopes = {
+        (h, _shifted(tuner.choices.batch_sizes, n, 1)): ((1 / BATCH_FACTOR, 1 / BATCH_FACTOR), 0.5),
+        (h, _shifted(tuner.choices.batch_sizes, n, -1)): ((1.0, 1.0), 1.0),
+        (_shifted(tuner.choices.first_steps, h, 1), n): ((0.75, 0.25), 0.5),
+        (_shifted(tuner.choices.first_steps, h, -1), n): ((1.0, 2.0), 1.0),
+    }
+    tried = {(p.trial.first_step, p.trial.batch_size) for p in seen} | refused
+    best_hope, chosen = WORTHWHILE * best.trial.price, None
+    for (step, size), (factors, mean_factor) in hopes.items():
+        if step is None or size is None or (step, size) in tried:
+            continue
+        hope = _price(tuner, best, step, size, time, factors, mean_factor, window)
+        cost = trial_price(tuner, step, size, time, window)
+        if hope + 2 * cost < best_hope:
+            best_hope, chosen = hope, (step, size)
+    return chosen
+
+
+def _escalated(tuner: Tuner, seen: Sequence[Pilots], refused: set[tuple[float, int]]) -> tuple[float, int] | None:
+    """A smaller step and a larger batch than anything tried; None where there is none left."""
+    tried = {(p.trial.first_step, p.trial.batch_size) for p in seen} | refused
+    smallest, largest = min(h for h, _ in tried), max(n for _, n in tried)
+    step, size = _shifted(tuner.choices.first_steps, smallest, 1), _shifted(tuner.choices.batch_sizes, largest, 1)
+    pair = step or smallest, size or largest
+    return None if pair in tried else pair
+
+
+def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Problem, Contraction, int]:
+    """Pairs of paths started apart, over longer and longer times until they forget enough a level."""
+    spent = 0
+    while True:
+        problem = _configured(tuner, trial.first_step, trial.batch_size, time, trial.window)
+        tasks = ((problem, block, SPREAD) for block in range(PILOT_BLOCKS))
+        squares = np.concatenate(list(in_order(tuner.executor, sample_contraction, tasks, PILOT_BLOCKS)))
+        spent += len(squares) * problem.contraction_evaluations()
+        interval = problem.ladder.added_steps * problem.ladder.first_step
+        contraction = contraction_of(squares, interval)
+        enough = contracts(contraction)
+        longer = RELAXATIONS / contraction.rate if contraction.rate > 0 else np.inf
+        further = len(squares) * problem.contraction_evaluations() * longer / interval
+        if (
+            enough
+            or tuner.choices.times_are_given
+            or longer > LONGEST_TIME
+            or not tuner.affords(before + spent + further)
+        ):
+            return problem, contraction, spent
+        time = max(longer, 1.25 * interval)
+
+
+def _configured(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> Problem:
+    problem = tuner.problem.with_ladder(tuner.choices.ladder_of(first_step, time, window))
+    return problem.with_batch_size(batch_size) if problem.plan.slabs else problem
+
+
+def trial_price(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> float:
+    """What a trial costs, in the unit of `_price`."""
+    return _rows(tuner, first_step, batch_size, time, window) * (1 + STEP_OVERHEAD / batch_size)
+
+
+def _rows(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> int:
+    """Row gradients of a trial."""
+    problem = _configured(tuner, first_step, batch_size, time, window)
+    return tuner.blocks * BLOCK_PATHS * sum(problem.evaluations(level) for level in (0, 1))
+
+
+def _best(seen: Sequence[Pilots], refused: set[tuple[float, int]]) -> Pilots:
+    """The cheapest trial that contracts, as far as that is known; the calmest of all where none is left."""
+    allowed = [p for p in seen if (p.trial.first_step, p.trial.batch_size) not in refused]
+    return min(allowed or seen, key=lambda pilots: (pilots.trial.price, pilots.trial.strained))
+
+
+def _shifted(values: tuple[Any, ...], value: Any, by: int) -> Any:
+    place = values.index(value) + by
+    return values[place] if 0 <= place < len(values) else None
+
+
+def _reason(tuner: Tuner, seen: Sequence[Pilots], best: Pilots, refused: set[tuple[float, int]]) -> str:
+    if len(tuner.choices.first_steps) == len(tuner.choices.batch_sizes) == 1:
+        return "given"
+    if not np.isfinite(best.trial.price):
+        return f"the calmest of {len(seen)} trials, all of them strained"
+    parts = [f"cheapest of {len(seen)} trials" if len(seen) > 1 else "the cheapest choice there is, and it suffices"]
+    strained = sum(not np.isfinite(pilots.trial.price) for pilots in seen)
+    if strained:
+        parts.append(f"{strained} strained")
+    if refused:
+        parts.append(f"{len(refused)} without contraction")
+    return ", ".join(parts)

@@ -1,0 +1,87 @@
+"""Designs on disk: the arrays of a regression beside the table they were made of, to be found when asked for again.
+
+    TABLE.designs/KEY/         the table of x, y, offset and weights
+    TABLE.designs/KEY.json     what was asked, and what was learnt on the way: the encoding, the notes
+
+KEY is a digest of the table's contents, the formula and the options. Where nothing can be written beside the table, the
+folder for temporary files takes its place.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tallbayes.errors import TableError
+from tallbayes.rows.on_disk import HEADER, Stored, open_table
+from tallbayes.rows.writing import write_table
+
+FORMAT = "tallbayes design 1"
+
+log = logging.getLogger("tallbayes")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the design that answers a question lies, or will."""
+
+    source: Stored
+    asked: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        question = json.dumps([FORMAT, self.source.digest, self.asked], sort_keys=True)
+        return hashlib.sha256(question.encode()).hexdigest()[:32]
+
+    def folders(self) -> list[Path]:
+        """Beside the table, and among the temporary files of this user."""
+        path = self.source.path
+        return [path.with_name(f"{path.name}.designs"), Path(tempfile.gettempdir()) / f"tallbayes-{getpass.getuser()}"]
+
+    def find(self) -> tuple[Stored, dict[str, Any]] | None:
+        """A whole design and what was learnt with it; nothing where one is torn or changed."""
+        for folder in self.folders():
+            try:
+                document = json.loads((folder / f"{self.key}.json").read_text())
+                if document["format"] == FORMAT and (folder / self.key / HEADER).is_file():
+                    return open_table(folder / self.key), document
+            except TableError as error:
+                log.warning("design: made again, since %s", error)
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return None
+
+    def keep(self, document: dict[str, Any], chunks: Iterable[dict[str, Any]]) -> Stored:
+        """Write what was learnt, and then the rows: without either there is no design."""
+        folder = self._writable()
+        partial = folder / f"{self.key}.{os.getpid()}.partial"
+        partial.write_text(json.dumps({"format": FORMAT, "asked": self.asked, **document}))
+        os.replace(partial, folder / f"{self.key}.json")
+        is_there = (folder / self.key / HEADER).is_file()
+        return write_table(folder / self.key, chunks, shuffled=self.source.shuffled, overwrite=is_there)
+
+    def _writable(self) -> Path:
+        beside, temporary = self.folders()
+        try:
+            beside.mkdir(exist_ok=True)
+            if os.access(beside, os.W_OK | os.X_OK):
+                return beside
+            log.warning("design: %s cannot be written, %s is taken instead", beside, temporary)
+        except OSError as error:
+            log.warning("design: %s (%s), %s is taken instead", beside, error.strerror, temporary)
+        temporary.mkdir(mode=0o700, exist_ok=True)
+        return temporary
+
+
+def size_of(stored: Stored) -> str:
+    """Of its files, in words."""
+    size = sum(stored.capacity * field.row_bytes for field in stored.fields)
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

@@ -1,0 +1,125 @@
+"""Encodings: what a fit remembers of its formula, enough to make the same columns of new rows in another process.
+
+    x = (coding(rows) - means) / scales
+
+An encoding is written as JSON-able data and read back without unpickling anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, InputError, explain
+from tallbayes.formula.coding import Coding
+from tallbayes.formula.expressions import read_side
+from tallbayes.formula.standardising import apply
+from tallbayes.rows.columns import count_missing
+from tallbayes.rows.frames import open_source
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How columns were made: the coding of the right side, means and scales, the response and its classes.
+
+    Where a fit standardised the response too, y = (response - response_mean) / response_scale. `offset` is the column
+    that was added to the linear predictor, or "" where that was an array.
+    """
+
+    coding: Coding
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    response: str
+    classes: tuple[Any, ...] | None = None
+    response_mean: float = 0.0
+    response_scale: float = 1.0
+    offset: str | None = None
+
+    @property
+    def formula(self) -> str:
+        return f"{self.response} ~ {self.coding.right}"
+
+    def encode(self, table: Any) -> np.ndarray:
+        """The columns (N, d) of new rows, which need no response, from anything that `read_table` reads.
+
+        A category that was not there before, a missing value or a column of another kind is a DataError.
+        """
+        source = open_source(table)
+        rows = source.read(list(self.coding.kinds) or source.names[:1])
+        require_complete(rows)
+        self.coding.require_known(rows)
+        return apply(self.coding, rows, np.array(self.means), np.array(self.scales))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Text, numbers, lists and dicts."""
+        plain = asdict(self)
+        coding = plain["coding"]
+        coding["categories"] = _items(coding["categories"])
+        coding["states"] = _items(coding["states"])
+        return {"format": FORMAT, **_plain(plain)}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Encoding:
+        """The same encoding; its formula is checked as if it had just been written."""
+        if plain.get("format") != FORMAT:
+            got = f"format {plain.get('format')!r}"
+            raise InputError(explain(f"an encoding of format {FORMAT}", got, "fit again with this version"))
+        stored = dict(plain["coding"])
+        stored["names"] = tuple(stored["names"])
+        stored["categories"] = {factor: tuple(levels) for factor, levels in _restored(stored["categories"]).items()}
+        stored["states"] = _restored(stored["states"])
+        coding = Coding(**stored)
+        read_side(coding.right, tuple(coding.kinds))
+        classes = None if plain["classes"] is None else tuple(plain["classes"])
+        units = plain["response_mean"], plain["response_scale"]
+        numbers = tuple(plain["means"]), tuple(plain["scales"])
+        return cls(coding, *numbers, plain["response"], classes, *units, plain.get("offset"))
+
+
+def require_complete(table: Any) -> None:
+    """Refuse missing values, with their number by column."""
+    refuse_missing(count_missing(table))
+
+
+def refuse_missing(missing: Mapping[str, int]) -> None:
+    """Refuse so many missing values by column, unless there are none."""
+    if missing:
+        counts = ", ".join(f"{count} in {name!r}" for name, count in missing.items())
+        hint = "missing='drop' for a fit without these rows, or fill them in"
+        raise DataError(explain("no missing values", counts, hint))
+
+
+def _items(value: Any) -> Any:
+    """Dicts as lists of pairs, since the keys of a state are whole numbers, which JSON makes text."""
+    if isinstance(value, dict):
+        return {"items": [[key, _items(each)] for key, each in value.items()]}
+    if isinstance(value, np.ndarray) and value.ndim:
+        return {"array": value.tolist()}
+    return value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "array" in value:
+            return np.array(value["array"])
+        return {key: _restored(each) for key, each in value["items"]}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """The same without tuples and NumPy's numbers."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    hint = "poly, bs, cr, cc, scale, center or C, whose memory is numbers and text"
+    raise InputError(explain("transforms that remember numbers and text", f"a {type(value).__name__}", hint))

@@ -1,0 +1,198 @@
+"""Formulas as text: cut at the tilde, the dot written out, every expression held to functions of its own row.
+
+    "late ~ . - carrier"   ->   left "late",   right "(hour + carrier) - carrier"
+
+An expression is made of columns, numbers, operators, NumPy's elementwise functions and the functions named here, and
+of nothing else. So its value depends on its own row and on what a stateful transform remembers: rows can be encoded
+block by block, and new rows as the old ones. And a formula that comes out of a file can run nothing else.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import InputError, explain
+from tallbayes.rows.columns import require
+from tallbayes.rows.frames import Source, no_such_column
+
+STATEFUL = frozenset({"bs", "cc", "center", "cr", "cs", "poly", "scale", "standardize"})
+CONTRASTS = frozenset({"Diff", "Helmert", "Poly", "Sum", "Treatment"})
+ROWWISE = frozenset({"I", "C", "abs", "exp", "exp2", "log", "log10", "log2"})
+FUNCTIONS = STATEFUL | CONTRASTS | ROWWISE
+NUMPY_VALUES = frozenset({"clip", "e", "pi", "where"})
+NODES = (
+    ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Load, ast.Constant, ast.BinOp, ast.operator,
+    ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop, ast.List, ast.Tuple, ast.Dict,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What a piece of a formula reads: columns and functions; and the column that it is itself, or C(...) of it."""
+
+    columns: tuple[str, ...]
+    functions: frozenset[str]
+    category: str | None = None
+    has_levels: bool = False
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The two sides of a formula, as text without dots, and the columns of each in their order."""
+
+    left: str
+    right: str
+    left_columns: tuple[str, ...]
+    right_columns: tuple[str, ...]
+
+    @property
+    def is_column(self) -> bool:
+        """Whether the left side is a column as it is."""
+        return (quoted_name(self.left) or self.left,) == self.left_columns
+
+
+def parse(formula: str, source: Source, apart: Iterable[str] = ()) -> Parsed:
+    """Check a formula against the columns of a source; a dot stands for all columns but the left side's and `apart`."""
+    left, right = _cut(formula)
+    response = read_expression(quoted_name(left) or left, source.names) if left else None
+    if response is None:
+        raise InputError(explain("a response on the left of ~", repr(formula), "'late ~ hour + carrier'"))
+    rest = [name for name in source.names if name not in {*response.columns, *apart}]
+    right = _write_out_dots(right, rest)
+    return Parsed(left, right, response.columns, read_side(right, source.names))
+
+
+def read_side(side: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that one side of a formula reads, in the order of its text; everything in it is checked."""
+    columns: list[str] = []
+    for token in _tokens(side):
+        if token.kind.value == "name":
+            columns += _require_column(token.token, names)
+        elif token.kind.value == "python":
+            columns += read_expression(token.token, names).columns
+    return tuple(dict.fromkeys(columns))
+
+
+def read_expression(text: str, names: Sequence[str]) -> Expression:
+    """What an expression reads, or an error if it is more than columns, numbers, operators and known functions."""
+    if text in names:
+        return Expression((text,), frozenset(), category=text)
+    aliases: dict[str, str] = {}
+
+    def alias(match: re.Match[str]) -> str:
+        return aliases.setdefault(match[1], f"column_in_backticks_{len(aliases)}")
+
+    try:
+        tree = ast.parse(re.sub("`([^`]*)`", alias, text).strip(), mode="eval")
+    except SyntaxError as error:
+        where = f"{error.msg} at character {error.offset} of {text!r}"
+        raise InputError(explain("Python expressions in a formula", where, "I(hour**2), np.log(distance)")) from error
+    quoted = {short: name for name, short in aliases.items()}
+    columns, functions = [], set()
+    callables = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if not isinstance(node, NODES):
+            raise _refused(ast.unparse(node), text)
+        if isinstance(node, ast.Call):
+            functions.add(_function(node, text))
+        elif isinstance(node, ast.Attribute) and id(node) not in callables:
+            _require_known_attribute(node, text)
+        elif isinstance(node, ast.Name) and id(node) not in callables and not _is_namespace(node, names):
+            columns += _require_column(quoted.get(node.id, node.id), names)
+    return Expression(tuple(dict.fromkeys(columns)), frozenset(functions), *_category(tree.body, quoted))
+
+
+def quoted_name(text: str) -> str | None:
+    """The name within backticks, if the text is nothing else."""
+    match = re.fullmatch("`([^`]*)`", text)
+    return match[1] if match else None
+
+
+def syntax_error(formula: str, error: Exception) -> InputError:
+    """What formulaic says over several coloured lines, on one."""
+    message, _, shown = re.sub("\x1b\\[[0-9;]*m", "", str(error)).partition("\n\n")
+    where = re.search("⧛(.*?)⧚", shown, re.DOTALL)
+    got = " ".join(message.split()).rstrip(".")
+    if where:
+        got += f" at character {where.start() + 1}, {where[1]!r}, of {shown.replace('⧛', '').replace('⧚', '')!r}"
+    return InputError(explain("a formula such as 'late ~ hour + carrier'", got or repr(formula), "mend it there"))
+
+
+def _tokens(side: str) -> list[Any]:
+    errors = require("formulaic.errors")
+    try:
+        return list(require("formulaic.parser.algos.tokenize").tokenize(side))
+    except errors.FormulaicError as error:
+        raise syntax_error(side, error) from error
+
+
+def _cut(formula: str) -> tuple[str, str]:
+    if not isinstance(formula, str):
+        raise InputError(explain("a formula as text", f"a {type(formula).__name__}", "'late ~ hour + carrier'"))
+    # formulaic's own Q("a name") does not work within other functions; its backticks do.
+    formula = re.sub(r"""\bQ\(\s*(["'])(.*?)\1\s*\)""", r"`\2`", formula)
+    tildes = [token for token in _tokens(formula) if token.kind.value == "operator" and "~" in token.token]
+    if len(tildes) != 1 or tildes[0].token.count("~") != 1:
+        raise InputError(explain("one ~ between response and terms", repr(formula), "'late ~ hour + carrier'"))
+    place = formula.index("~", tildes[0].source_start)
+    left, right = formula[:place].strip(), formula[place + 1 :].strip()
+    if not right:
+        raise InputError(explain("terms on the right of ~", repr(formula), "'late ~ hour + carrier', or 'late ~ 1'"))
+    return left, right
+
+
+def _write_out_dots(right: str, names: list[str]) -> str:
+    dots = [token for token in _tokens(right) if token.token == "."]
+    if dots and not names:
+        raise InputError(explain("columns for the . to stand for", "none but the response", "name the terms"))
+    plain = [name if name.isidentifier() and not keyword.iskeyword(name) else f"`{name}`" for name in names]
+    for token in reversed(dots):
+        right = f"{right[: token.source_start]}({' + '.join(plain)}){right[token.source_start + 1 :]}"
+    return right
+
+
+def _require_column(name: str, names: Sequence[str]) -> list[str]:
+    if name not in names:
+        raise no_such_column(name, names, "the table")
+    return [name]
+
+
+def _is_namespace(node: ast.Name, names: Sequence[str]) -> bool:
+    return node.id not in names and node.id in {"np", "contr"} | CONTRASTS
+
+
+def _function(node: ast.Call, text: str) -> str:
+    if isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+        return node.func.id
+    if isinstance(node.func, ast.Attribute):
+        return _require_known_attribute(node.func, text)
+    raise _refused(ast.unparse(node.func), text)
+
+
+def _require_known_attribute(node: ast.Attribute, text: str) -> str:
+    """np.log, and contrasts such as contr.treatment: elementwise, so that no row is seen by another."""
+    home = node.value.id if isinstance(node.value, ast.Name) else None
+    elementwise = isinstance(getattr(np, node.attr, None), np.ufunc) or node.attr in NUMPY_VALUES
+    if not ((home == "np" and elementwise) or (home == "contr" and not node.attr.startswith("_"))):
+        raise _refused(ast.unparse(node), text)
+    return node.attr
+
+
+def _refused(what: str, text: str) -> InputError:
+    hint = f"np.log and the like, {', '.join(sorted(FUNCTIONS - CONTRASTS))}; or make it a column of the table"
+    return InputError(explain("functions of a row by itself in a formula", f"{what!r} in {text!r}", hint))
+
+
+def _category(node: ast.expr, quoted: dict[str, str]) -> tuple[str | None, bool]:
+    """The column of C(column, ...), and whether its levels are given."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "C" and node.args):
+        return None, False
+    first, given = node.args[0], any(each.arg == "levels" for each in node.keywords)
+    return quoted.get(first.id, first.id) if isinstance(first, ast.Name) else None, given

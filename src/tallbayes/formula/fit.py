@@ -1,0 +1,225 @@
+"""The formula door: a formula, a table and the name of a family, to a result in the table's own units.
+
+fit("late ~ hour + C(carrier)", "flights.parquet", family="logistic", tolerance=0.01)
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import InputError, explain
+from tallbayes.estimation.estimate import estimate
+from tallbayes.estimation.outline import blank
+from tallbayes.estimator.run import budget_within
+from tallbayes.estimator.tolerances import KINDS, check_tolerances
+from tallbayes.formula.formula import Design, build_design
+from tallbayes.formula.streaming import StoredDesign, build_stored_design
+from tallbayes.formula.units import in_own_units
+from tallbayes.model.families import FAMILIES
+from tallbayes.model.model import Model
+from tallbayes.progress import reporter, teller
+from tallbayes.results.result import Result, Status
+from tallbayes.rows.frames import open_source, suggestion
+from tallbayes.watch import OutOfTime, aside, begin, watching
+
+RESPONSES = {
+    "logistic": "binary",
+    "probit": "binary",
+    "linear": "real",
+    "student_t": "real",
+    "poisson": "count",
+    "negative_binomial": "count",
+    "multinomial": "class",
+}
+EXTRAS = {"linear": "noise_scale", "student_t": "noise_scale", "negative_binomial": "overdispersion"}
+OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
+
+
+def fit(
+    formula: str,
+    table: Any,
+    family: str | Callable[..., Model] = "logistic",
+    *,
+    tolerance: Any = None,
+    relative_tolerance: Any = None,
+    absolute_tolerance: Any = None,
+    quantities: Any = None,
+    prior_scale: Any = 1.0,
+    intercept_scale: float = 10.0,
+    standardise: bool = True,
+    missing: str = "error",
+    weights: Any = None,
+    offset: Any = None,
+    family_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Result:
+    """Posterior means and sds of a regression that a formula describes, named, and in the units of the table.
+
+    `table` is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow table or a dict of arrays; or what
+    `tb.ingest` made, or its path, and then nothing of the size of the table is held in memory. Priors are
+    N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0, intercept_scale^2).
+    With `standardise` they are stated for standardised columns, that is per standard deviation of a column, the
+    intercept being that at the columns' means; for "linear" and "student_t" also in standard deviations of the
+    response. Without, for columns and response as they are. Reported is always the raw scale. `family_options` go
+    to the family ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
+    `quantities` are functions of the reported dict.
+
+    >>> import numpy as np, tallbayes as tb
+    >>> hour = np.arange(200) % 24
+    >>> rows = {"late": (7 * np.arange(200)) % 24 < hour, "hour": hour}
+    >>> result = tb.fit("late ~ hour", rows, tolerance=0.5)
+    >>> list(result["mean"].value)
+    ['Intercept', 'hour']
+    """
+    name, make = _find_family(family)
+    chosen = dict(family_options or {})
+    _require_known("family_options", chosen, make, OWN_OPTIONS)
+    _require_known("options", options, estimate, ("model", "data"))
+    accuracy = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
+    kind, size = check_tolerances(accuracy)
+    budget = budget_within(None, None, options.get("max_seconds"))
+    asked: dict[str, Any] = {
+        "standardise": standardise,
+        "missing": missing,
+        "weights": weights,
+        "offset": offset,
+        "response": RESPONSES[name],
+        "standardise_response": standardise and RESPONSES[name] == "real",
+    }
+    with reporter(options.pop("progress", None)) as report, watching(budget.max_seconds, teller(report)) as watch:
+        try:
+            design = aside(_design, formula, table, asked)
+        except OutOfTime:
+            own = {"quantities": quantities, "prior_scale": prior_scale, "intercept_scale": intercept_scale}
+            own |= {"family_options": family_options, "standardise": standardise, "missing": missing}
+            again = partial(_fit_again, formula, table, family, {**own, "weights": weights, "offset": offset}, options)
+            names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
+            return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
+        scales = _prior_scales(prior_scale, design.names)
+        result = estimate(
+            _make_model(name, make, design, scales, intercept_scale, chosen),
+            design.rows,
+            quantities,
+            weights=design.weights,
+            progress=report,
+            **accuracy,
+            **options,
+        )
+    notes = (_prior_note(design, scales, intercept_scale, standardise), *design.notes)
+    known = None if offset is None else offset if isinstance(offset, str) else ""
+    return _described(notes, replace(design.encoding, offset=known).to_plain(), result)
+
+
+def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design | StoredDesign:
+    begin("reading the table")
+    source = open_source(table)
+    begin("reading the table", source.label)
+    build = build_design if source.stored is None else build_stored_design
+    return build(formula, replace(source, load=partial(_announced, source.load)), **asked)
+
+
+def _announced(load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
+    table = load(wanted)
+    begin("encoding columns")
+    return table
+
+
+def _fit_again(
+    formula: str,
+    table: Any,
+    family: Any,
+    own: dict[str, Any],
+    options: dict[str, Any],
+    accuracy: dict[str, Any],
+    **changes: Any,
+) -> Result:
+    """The same call with another tolerance or budget, where the last one ended before the table was read."""
+    accuracy = accuracy if not set(changes) & set(KINDS) else {}
+    return fit(formula, table, family, **own, **{**accuracy, **options, "max_seconds": None, **changes})
+
+
+def _make_model(
+    name: str,
+    make: Callable[..., Model],
+    design: Design | StoredDesign,
+    scales: Any,
+    intercept_scale: float,
+    chosen: dict[str, Any],
+) -> Model:
+    """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
+    priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
+    if not design.names:
+        priors = {"prior_scale": intercept_scale}
+    if isinstance(chosen.get("noise_scale"), int | float | np.number):
+        chosen = chosen | {"noise_scale": chosen["noise_scale"] / design.encoding.response_scale}
+    by_class = name == "multinomial"
+    if by_class:
+        chosen = chosen | {"num_classes": len(design.encoding.classes or ())}
+    extra = EXTRAS.get(name) if chosen.get("noise_scale") is None else None
+    return in_own_units(make(**priors, **chosen), design.encoding, extra, by_class)
+
+
+def _described(notes: tuple[str, ...], encoding: Any, result: Result) -> Result:
+    """The result with what the formula door has to say, and so every extension of it."""
+    further = None if result.continuation is None else partial(_continue, notes, encoding, result.continuation)
+    modes = tuple(
+        each if each.result is None else replace(each, result=_described(notes, encoding, each.result))
+        for each in result.modes
+    )
+    return replace(result, notes=(*notes, *result.notes), encoding=encoding, modes=modes, continuation=further)
+
+
+def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[..., Result], **changes: Any) -> Result:
+    return _described(notes, encoding, continuation(**changes))
+
+
+def _find_family(family: Any) -> tuple[str, Callable[..., Model]]:
+    for name, make in FAMILIES.items():
+        if family == name or family is make:
+            return name, make
+    names = f"one of {', '.join(FAMILIES)}"
+    hint = suggestion(family, tuple(FAMILIES), names) if isinstance(family, str) else names
+    raise InputError(explain("the name of a family", repr(family), hint))
+
+
+def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:
+    known = [each for each in inspect.signature(function).parameters if each not in apart]
+    for option in given:
+        if option not in known:
+            among = f"one of {', '.join(known)}" if known else f"none: {function.__name__} has no options"
+            raise InputError(
+                explain(f"{what} that {function.__name__} has", repr(option), suggestion(option, known, among))
+            )
+
+
+def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
+    """One number, or one for every column."""
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                among = f"the columns are {', '.join(names[:20])}"
+                raise InputError(explain("prior_scale by column", repr(name), suggestion(str(name), names, among)))
+        return np.array([float(given.get(name, 1.0)) for name in names])
+    if np.ndim(given) and len(given) != len(names):
+        got = f"{len(given)} for {len(names)} columns {', '.join(names[:20])}"
+        raise InputError(explain("one prior_scale a column", got, "a dict by name, or one number"))
+    return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
+
+
+def _prior_note(design: Design | StoredDesign, scales: Any, intercept_scale: float, standardise: bool) -> str:
+    on = "standardised columns" if standardise else "columns as they are"
+    parts = []
+    if design.names and np.ndim(scales) == 0:
+        parts.append(f"coefficients N(0, {scales:g}^2) on {on}")
+    elif design.names:
+        parts.append(f"coefficients N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
+    if design.intercept:
+        parts.append(f"intercept N(0, {intercept_scale:g}^2)" + (" at the columns' means" if standardise else ""))
+    return f"prior: {', '.join(parts)}; results are for the table's own columns"

@@ -1,0 +1,1 @@
+"""Methods: how levels are planned, tuned and run."""

@@ -1,0 +1,251 @@
+"""The anchored run: tune, sample, and answer what the pilots could not foresee.
+
+A ladder whose paths diverge, stay apart or are ruled by a few of them is given up as a whole, never path by path, and
+tuned again from a smaller step and a larger batch, and with Blend in place of Taylor, whose noise grows more slowly far
+out. A run that turns out several times dearer than its pilots promised (their tails were too heavy to be seen in 64
+paths) is reconsidered with larger pilots, and gone on with where nothing is better. What helps nowhere ends in the
+status of the last attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from tallbayes.estimator.adaptive import heavy_draws, run_multilevel, run_patiently
+from tallbayes.estimator.decisions import Decision
+from tallbayes.estimator.run import Assessment, Run
+from tallbayes.estimator.tuning import (
+    FIRST_STEPS,
+    STEP_OVERHEAD,
+    SURE_BLOCKS,
+    WINDOWS,
+    Choices,
+    Tuner,
+    batch_sizes_up_to,
+    first_look,
+    pilots_of,
+    trial_price,
+    tune,
+)
+from tallbayes.methods.parts import Anchored
+from tallbayes.results.result import Contraction, Status, Trial, Tuning
+from tallbayes.sampler.gradients import Blend, ControlVariate, Taylor
+from tallbayes.sampler.levels import Problem
+from tallbayes.sampler.minibatch import Blocks
+from tallbayes.sampler.roles import GradientEstimator
+from tallbayes.watch import OutOfTime
+
+log = logging.getLogger("tallbayes")
+
+UNSETTLED = (
+    Status.diverged,
+    Status.no_contraction,
+    Status.paths_too_short,
+    Status.heavy_tails,
+    Status.slow_decay,
+)
+MAX_ATTEMPTS = 4
+PATIENCE = 4.0
+BETTER = 0.5
+REPAYS = 8.0
+# Row gradients times parameters: about a second of sampling, where a second pair of programs takes several to compile.
+WORTH_COMPILING = 1e8
+SURE_LEVELS = 4
+
+Rebuild = Callable[[GradientEstimator], Problem]
+
+
+def tune_anchored(method: Anchored, run: Run) -> tuple[Run, Tuning]:
+    """The run with its ladder, batch size and contraction found."""
+    if run.decisions.settled:
+        return _settled(run, None)
+    return _tuned(run, choices_of(method, run.problem.largest_batch))
+
+
+def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, Status, Assessment, Tuning]:
+    """Attempt after attempt, until one settles or nothing is left to change; all of them are paid for."""
+    if first.decisions.settled:
+        run, tuning = _settled(first, rebuild)
+        return run, *run_multilevel(run), tuning
+    choices = choices_of(method, first.problem.largest_batch)
+    run, tuning = _tuned(first, choices)
+    before: tuple[Run, Status, Assessment, Tuning] | None = None
+    for attempt in range(MAX_ATTEMPTS):
+        try:
+            status, final = run_patiently(run, _patience(run, tuning))
+        except (OutOfTime, KeyboardInterrupt):
+            # What was tried before is there, with the status that it had.
+            if before is None:
+                raise
+            return before
+        if status is None:
+            try:
+                further, other = _reconsidered(method, run, tuning, choices, rebuild)
+                status, final = run_multilevel(further)
+            except (OutOfTime, KeyboardInterrupt) as end:
+                return run, _cut_short(end), final, tuning
+            run, tuning = further, other
+        calmer, blended = _calmer(choices, tuning), _blended(method, run, rebuild) if attempt else None
+        stuck = calmer is None and blended is None
+        if status not in UNSETTLED or stuck or attempt == MAX_ATTEMPTS - 1 or np.any(heavy_draws(run)):
+            return run, status, final, tuning
+        log.info("%s; again with %s", status, calmer)
+        choices = calmer or choices
+        fresh = replace(run, problem=blended or run.problem, levels=[], contraction=None)
+        tuner = _tuner(fresh, choices)
+        if not tuner.affords(first_look(tuner)):
+            return run, status, final, tuning
+        try:
+            found = _tuned(fresh, choices)
+        except (OutOfTime, KeyboardInterrupt):
+            return run, status, final, tuning
+        before, (run, tuning) = (run, status, final, tuning), found
+    raise AssertionError("unreachable")
+
+
+def _cut_short(end: BaseException) -> Status:
+    return Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+
+
+def choices_of(method: Anchored, largest_batch: int) -> Choices:
+    """What the user has left open."""
+    if method.gradient is not None:
+        sizes: tuple[int, ...] = (method.gradient.batch_size or largest_batch,)
+    else:
+        sizes = (method.batch_size,) if method.batch_size is not None else batch_sizes_up_to(largest_batch)
+    if method.ladder is not None:
+        return Choices((method.ladder.first_step,), sizes, ladder=method.ladder)
+    steps = (method.first_step,) if method.first_step is not None else FIRST_STEPS
+    windows = WINDOWS if method.window is None else (method.window,)
+    return Choices(steps, sizes, time=method.time, windows=windows)
+
+
+def anchored_gradient(method: Anchored, diagonal: bool) -> GradientEstimator:
+    """Taylor, or ControlVariate where the Hessian is too large to be kept."""
+    if method.gradient is not None:
+        return method.gradient
+    size = method.batch_size or 1
+    return ControlVariate(size, Blocks()) if diagonal else Taylor(size, Blocks())
+
+
+def reads_slabs(gradient: GradientEstimator) -> bool:
+    """Whether the batch size can be an argument of the compiled program."""
+    return gradient.batch_size is not None and isinstance(gradient.sampling, Blocks)
+
+
+def _tuned(run: Run, choices: Choices) -> tuple[Run, Tuning]:
+    """The run with its ladder, batch size and contraction found, and the pilots paid for."""
+
+    def find() -> Decision:
+        problem, contraction, tuning = tune(_tuner(run, choices))
+        return _decision(problem, contraction, tuning, tuning.evaluations)
+
+    decision = run.decisions.settle(find)
+    return _following(run, run.problem, decision, run.evaluations + decision.evaluations), decision.tuning
+
+
+def _settled(run: Run, rebuild: Rebuild | None) -> tuple[Run, Tuning]:
+    """Where an earlier run with another tolerance was in the end."""
+    decisions = run.decisions.settled
+    last, spent = decisions[-1], sum(decision.evaluations for decision in decisions)
+    blends = rebuild is not None and last.blended and not isinstance(run.problem.plan.gradient, Blend)
+    problem = rebuild(Blend(1, Blocks())) if blends and rebuild is not None else run.problem
+    return _following(run, problem, last, run.evaluations + spent), last.tuning
+
+
+def _decision(
+    problem: Problem, contraction: Contraction, tuning: Tuning, evaluations: int, kept: bool = False
+) -> Decision:
+    blended = isinstance(problem.plan.gradient, Blend)
+    return Decision(problem.ladder, problem.batch_size, blended, contraction, tuning, evaluations, kept)
+
+
+def _following(run: Run, problem: Problem, decision: Decision, evaluations: int) -> Run:
+    """The run as decided, before its first level."""
+    problem = problem.with_ladder(decision.ladder)
+    problem = problem.with_batch_size(decision.batch_size) if problem.plan.slabs else problem
+    return replace(run, problem=problem, contraction=decision.contraction, evaluations=evaluations, levels=[])
+
+
+def _tuner(run: Run, choices: Choices) -> Tuner:
+    assert run.laplace is not None
+    left = run.budget.max_evaluations - run.evaluations
+    parts = run.problem, run.estimands, run.laplace, run.tolerances, run.executor, choices
+    return Tuner(*parts, limit=left / 2, tails=run.tails)
+
+
+def _patience(run: Run, tuning: Tuning) -> float:
+    """In row gradients; the tuner's prices also count what a step costs beside its rows."""
+    rows = run.problem.rows_per_gradient
+    return PATIENCE * tuning.chosen.price * rows / (rows + STEP_OVERHEAD)
+
+
+def _reconsidered(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> tuple[Run, Tuning]:
+    """Larger pilots around the pair that was taken, with Taylor and with Blend; the run itself where none is better."""
+    decision = run.decisions.settle(partial(_reconsider, method, run, tuning, choices, rebuild))
+    if decision.kept:
+        # The run itself, not a copy: its dispatcher holds what has arrived.
+        run.evaluations += decision.evaluations
+        return run, tuning
+    spent = run.evaluations + decision.evaluations
+    problem = rebuild(Blend(1, Blocks())) if decision.blended and _is_taylor(method, run) else run.problem
+    return _following(run, problem, decision, spent), decision.tuning
+
+
+def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> Decision:
+    assert run.contraction is not None
+    stay = _decision(run.problem, run.contraction, tuning, 0, kept=True)
+    tuner = replace(_tuner(run, choices), blocks=SURE_BLOCKS)
+    taken, deltas = tuning.chosen, [level.delta for level in run.levels]
+    strained = max(level.strained for level in run.levels[:2])
+    so_far = Trial(taken.first_step, taken.batch_size, float("inf"), strained, 0, taken.window)
+    known = pilots_of(tuner, deltas, so_far, tuning.time)
+    least = trial_price(tuner, taken.first_step, taken.batch_size, tuning.time, taken.window)
+    if known.trial.price < REPAYS * least or not tuner.affords(2 * SURE_LEVELS * least):
+        return stay
+    options = [tune(tuner, known, tuning.time)]
+    # A pair that turned out to be strained has no price: what counts is what is left to be saved.
+    price = min(known.trial.price, options[0][2].chosen.price)
+    worth_compiling = price * run.problem.plan.target.dimension > WORTH_COMPILING
+    blended = _blended(method, run, rebuild) if worth_compiling else None
+    if blended is not None:
+        narrowed = _around(choices, options[0][2].chosen)
+        options.append(tune(replace(tuner, problem=blended, choices=narrowed), None, tuning.time))
+    spent = sum(option[2].evaluations for option in options)
+    problem, contraction, best = min(options, key=lambda option: option[2].chosen.price)
+    log.info("reconsidered at price %.3g: best elsewhere %.3g", known.trial.price, best.chosen.price)
+    if not best.chosen.price < BETTER * known.trial.price:
+        return replace(stay, evaluations=spent)
+    best = replace(best, reason=f"{best.reason}; a first choice cost more than its pilots foresaw")
+    return _decision(problem, contraction, best, spent)
+
+
+def _is_taylor(method: Anchored, run: Run) -> bool:
+    return method.gradient is None and isinstance(run.problem.plan.gradient, Taylor)
+
+
+def _blended(method: Anchored, run: Run, rebuild: Rebuild) -> Problem | None:
+    return rebuild(Blend(1, Blocks())) if _is_taylor(method, run) else None
+
+
+def _around(choices: Choices, chosen: Trial) -> Choices:
+    """From the chosen pair on towards smaller steps and larger batches."""
+    steps = tuple(h for h in choices.first_steps if h <= chosen.first_step)
+    return replace(
+        choices, first_steps=steps, batch_sizes=tuple(n for n in choices.batch_sizes if n >= chosen.batch_size)
+    )
+
+
+def _calmer(choices: Choices, tuning: Tuning) -> Choices | None:
+    """Smaller steps and larger batches than the last ones; None where there are none."""
+    if choices.ladder is not None:
+        return None
+    steps = tuple(h for h in choices.first_steps if h < tuning.chosen.first_step) or choices.first_steps[-1:]
+    sizes = tuple(n for n in choices.batch_sizes if n > tuning.chosen.batch_size) or choices.batch_sizes[-1:]
+    calmer = replace(choices, first_steps=steps, batch_sizes=sizes)
+    return None if calmer == choices else calmer

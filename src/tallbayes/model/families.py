@@ -1,0 +1,195 @@
+"""Families: regressions as Models with a cheap per-row form.
+
+    p(row | theta) = exp l(eta, row),   eta = x . coefficients + intercept + offset,   coefficients_j ~ N(0, scale_j^2)
+
+Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}. theta is the coefficient vector (d,); where there is
+more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given), and "noise_scale" or
+"overdispersion", which are positive and have half-normal priors. `prior_scale` is one number or one for every column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.errors import ModelError, explain
+from tallbayes.model import densities
+from tallbayes.model.constraints import positive
+from tallbayes.model.linear import Layout
+from tallbayes.model.model import Model
+from tallbayes.model.responses import (
+    Check,
+    check_binary,
+    check_class,
+    check_count,
+    check_multinomial,
+    check_real,
+    check_regression,
+)
+
+Scale = Any
+
+
+def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)).
+
+    >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
+    """
+    return _family("logistic", densities.logistic, check_binary, prior_scale, intercept_scale, log_concave=True)
+
+
+def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
+    return _family("probit", densities.probit, check_binary, prior_scale, intercept_scale, log_concave=True)
+
+
+def linear(
+    noise_scale: float | None = None,
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    noise_prior_scale: float = 1.0,
+) -> Model:
+    """Linear regression: y ~ N(eta, noise_scale^2); noise_scale=None is unknown, half-normal a priori.
+
+    >>> known, unknown = linear(noise_scale=0.5), linear(noise_prior_scale=2.0)
+    """
+    if noise_scale is None:
+        extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
+        return _family("linear", densities.linear_unknown, check_real, prior_scale, intercept_scale, extra)
+    density = partial(densities.linear, _require_positive("noise_scale", noise_scale))
+    return _family("linear", density, check_real, prior_scale, intercept_scale, log_concave=True)
+
+
+def student_t(
+    degrees_of_freedom: float = 4.0,
+    noise_scale: float | None = None,
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    noise_prior_scale: float = 1.0,
+) -> Model:
+    """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
+    freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
+    if noise_scale is None:
+        extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
+        unknown = partial(densities.student_t_unknown, freedom)
+        return _family("student_t", unknown, check_real, prior_scale, intercept_scale, extra)
+    density = partial(densities.student_t, freedom, _require_positive("noise_scale", noise_scale))
+    return _family("student_t", density, check_real, prior_scale, intercept_scale)
+
+
+def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
+    return _family("poisson", densities.poisson, check_count, prior_scale, intercept_scale, log_concave=True)
+
+
+def negative_binomial(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
+) -> Model:
+    """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
+    extra = ("overdispersion", _require_positive("overdispersion_prior_scale", overdispersion_prior_scale))
+    return _family("negative_binomial", densities.negative_binomial, check_count, prior_scale, intercept_scale, extra)
+
+
+def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Multinomial logistic regression: y in 0..K-1, P(y = k) proportional to exp(eta_k), eta_0 = 0.
+
+    Coefficients are (K - 1, d), the intercept (K - 1,).
+    """
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 2:
+        raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
+    heads = int(num_classes) - 1
+    check = check_class(int(num_classes))
+    if heads == 1:
+        # One head is a number, not a vector of one.
+        return _family("multinomial", _two_classes, check, prior_scale, intercept_scale, log_concave=True, matrix=True)
+    scales = prior_scale, intercept_scale
+    return _family("multinomial", densities.multinomial, check, *scales, None, heads, True, matrix=True)
+
+
+FAMILIES: dict[str, Callable[..., Model]] = {
+    family.__name__: family for family in (logistic, probit, linear, student_t, poisson, negative_binomial, multinomial)
+}
+
+
+def _two_classes(eta: jax.Array, row: Any) -> jax.Array:
+    return densities.multinomial(eta[None], row)
+
+
+def _family(
+    name: str,
+    density: Callable[..., Any],
+    check: Check,
+    prior_scale: Scale,
+    intercept_scale: float | None,
+    extra: tuple[str, float] | None = None,
+    heads: int = 1,
+    log_concave: bool = False,
+    matrix: bool = False,
+) -> Model:
+    """`extra` is the name of a positive parameter beside the coefficients and the scale of its half-normal prior."""
+    scale = _prior_scales(prior_scale)
+    layout = Layout(heads, intercept_scale is not None, 0 if extra is None else 1)
+    scales = {"coefficients": scale}
+    if intercept_scale is not None:
+        scales["intercept"] = _require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
+    if extra is not None:
+        scales[extra[0]] = extra[1]
+    return Model(
+        log_prior=partial(_gaussian_prior, scales if len(scales) > 1 else scale),
+        log_likelihood=partial(_predictor_likelihood, density, layout, None if extra is None else extra[0]),
+        initial=partial(_start, heads if matrix else None, tuple(scales)),
+        predictor=density,
+        layout=layout,
+        check=partial(check_multinomial if matrix else check_regression, check, prior_scale),
+        log_concave=log_concave,
+        constraints=None if extra is None else {extra[0]: positive},
+        family=name,
+    )
+
+
+def _prior_scales(prior_scale: Any) -> Any:
+    scale = np.asarray(prior_scale, np.float64)
+    if scale.ndim > 1 or not np.all(scale > 0):
+        hint = "1.0, one number for every column, or float('inf') for a flat prior"
+        raise ModelError(explain("prior_scale > 0", repr(prior_scale), hint))
+    return float(scale) if scale.ndim == 0 else scale
+
+
+def _require_positive(name: str, value: Any, hint: str = "its scale in the units of y") -> float:
+    finite = np.isfinite(value) if name != "intercept_scale" else True
+    if isinstance(value, bool) or not (finite and value > 0):
+        raise ModelError(explain(f"{name} > 0", repr(value), hint))
+    return float(value)
+
+
+def _gaussian_prior(scales: Any, theta: Any) -> jax.Array:
+    """Of a vector or of a dict; of a positive parameter it is the half-normal, up to its constant."""
+    terms = jax.tree.map(lambda scale, part: jnp.sum((part / scale) ** 2), scales, theta)
+    return -0.5 * jnp.sum(jnp.stack(jax.tree.leaves(terms)))
+
+
+def _predictor_likelihood(
+    density: Callable[..., Any], layout: Layout, extra: str | None, theta: Any, row: Any
+) -> jax.Array:
+    coefficients = theta["coefficients"] if isinstance(theta, dict) else theta
+    eta = coefficients @ row["x"]
+    if layout.intercept:
+        eta += theta["intercept"]
+    if extra is not None:
+        eta = jnp.stack([eta, jnp.log(theta[extra])])
+    return density(eta[0] if layout.is_scalar and eta.ndim else eta, row)
+
+
+def _start(heads: int | None, names: tuple[str, ...], row: Any) -> Any:
+    """Zeros, and ones for what is positive."""
+    shape = () if heads is None else (heads,)
+    start = {name: np.ones(()) for name in names}
+    start["coefficients"] = np.zeros((*shape, *np.shape(row["x"])))
+    if "intercept" in names:
+        start["intercept"] = np.zeros(shape)
+    return start if len(names) > 1 else start["coefficients"]

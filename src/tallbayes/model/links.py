@@ -1,0 +1,161 @@
+"""Links: what a family predicts, as a function of its linear predictor eta, and what a Gaussian eta makes of it.
+
+    logistic  1 / (1 + exp(-eta))       probit  Phi(eta)       linear, student_t  eta
+    poisson, negative_binomial  exp(eta), and P(y >= k)        multinomial  exp(eta_k) / sum_j exp(eta_j), eta_0 = 0
+
+Differences from a centre are formed without cancellation. Under eta ~ N(m, s^2) those of eta and exp(eta) have closed
+forms, E [exp(eta) - exp(m)] = exp(m) (exp(s^2 / 2) - 1); the others rise from 0 to 1: see `quadrature`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import gammainccinv, gammaincinv
+
+from tallbayes.model.quadrature import Curve, Integral, integrate
+
+COUNTS = ("poisson", "negative_binomial")
+IDENTITIES = ("linear", "student_t")
+OUTSIDE = 1e-15
+ROUNDING = 2.0**-22
+TINY = 1e-300
+
+
+class Wanted(NamedTuple):
+    """What is predicted: the mean response of a family or the probabilities of its classes; then P(y >= k)."""
+
+    family: str
+    at_least: tuple[int, ...] = ()
+
+    @property
+    def reads_extras(self) -> bool:
+        return bool(self.at_least) and self.family == "negative_binomial"
+
+    def __call__(self, eta: jax.Array) -> jax.Array:
+        """From linear predictors on the first axis to predictions on the first axis."""
+        return jnp.concatenate([_mean(self.family, eta), *(_tail(self.family, k, eta) for k in self.at_least)])
+
+    def difference(self, centre: jax.Array, move: jax.Array) -> jax.Array:
+        """Predictions at centre + move less those at the centre."""
+        parts = [_mean_difference(self.family, centre, move)]
+        parts += [_tail(self.family, k, centre + move) - _tail(self.family, k, centre) for k in self.at_least]
+        return jnp.concatenate(parts)
+
+    def rounding(self, at_centre: jax.Array) -> jax.Array:
+        """What float32 leaves of an error in a difference, by output; no more where differences are formed exactly."""
+        exact = self.family != "multinomial"
+        tails = jnp.arange(len(at_centre)) >= len(at_centre) - len(self.at_least)
+        return jnp.where(tails[:, None] | (not exact), ROUNDING * jnp.abs(at_centre), 0.0)
+
+    def gaussian(self, mean: jax.Array, sd: jax.Array, log_excess: jax.Array | None = None) -> Integral:
+        """Of every output, (outputs, rows), for one head: eta ~ N(mean, sd^2) by row, with an extra as given."""
+        parts = _mean_integrals(self.family, mean, sd)
+        parts += [_tail_integral(self.family, k, mean, sd, log_excess) for k in self.at_least]
+        return Integral(jnp.stack([part.moments for part in parts], axis=1), jnp.stack([part.error for part in parts]))
+
+
+def _mean(family: str, eta: jax.Array) -> jax.Array:
+    first = eta[:1]
+    if family == "multinomial":
+        return jax.nn.softmax(jnp.concatenate([jnp.zeros_like(first), eta]), axis=0)
+    if family in IDENTITIES:
+        return first
+    if family in COUNTS:
+        return jnp.exp(first)
+    return jax.scipy.special.ndtr(first) if family == "probit" else jax.nn.sigmoid(first)
+
+
+def _mean_difference(family: str, centre: jax.Array, move: jax.Array) -> jax.Array:
+    first, step = centre[:1], move[:1]
+    if family in IDENTITIES:
+        return step
+    if family in COUNTS:
+        return jnp.exp(first) * jnp.expm1(step)
+    if family in ("logistic", "probit"):
+        # The smaller of the two tails has no digits to lose.
+        sign = jnp.where(first > 0, -1.0, 1.0).astype(first.dtype)
+        return sign * (_mean(family, sign * (first + step)) - _mean(family, sign * first))
+    return _mean(family, centre + move) - _mean(family, centre)
+
+
+def _mean_integrals(family: str, mean: jax.Array, sd: jax.Array) -> list[Integral]:
+    nothing = jnp.zeros_like(mean)
+    if family in IDENTITIES:
+        return [Integral(jnp.stack([nothing, sd**2, nothing, 3 * sd**4]), nothing)]
+    if family in COUNTS:
+        e1, e2, e3, e4 = (jnp.expm1(k**2 * sd**2 / 2) for k in (1, 2, 3, 4))
+        terms = e1, e2 - 2 * e1, e3 - 3 * e2 + 3 * e1, e4 - 4 * e3 + 6 * e2 - 4 * e1
+        return [Integral(jnp.stack([jnp.exp(k * mean) * term for k, term in enumerate(terms, 1)]), nothing)]
+    if family == "multinomial":
+        return [integrate(SIGMOID, -mean, sd), integrate(SIGMOID, mean, sd)]
+    return [integrate(NORMAL_CDF if family == "probit" else SIGMOID, mean, sd)]
+
+
+SIGMOID = Curve(jax.nn.sigmoid, -37.0, 37.0, 0.55)
+NORMAL_CDF = Curve(jax.scipy.special.ndtr, -9.0, 9.0, 0.45)
+
+
+def _tail_integral(family: str, k: int, mean: jax.Array, sd: jax.Array, log_excess: jax.Array | None) -> Integral:
+    nothing = jnp.zeros_like(mean)
+    if k <= 0:
+        return Integral(jnp.stack([nothing] * 4), nothing)
+    step = min(0.25, 0.5 / np.sqrt(k))
+    if family == "poisson":
+        low, high = (float(np.log(end(k, OUTSIDE))) for end in (gammaincinv, gammainccinv))
+        return integrate(Curve(partial(_poisson_tail, k), low, high, step), mean, sd)
+    return integrate(Curve(partial(_negative_binomial_tail, k, log_excess), -36.0, 40.0, step), mean, sd)
+
+
+def _tail(family: str, k: int, eta: jax.Array) -> jax.Array:
+    return _poisson_tail(k, eta[:1]) if family == "poisson" else _negative_binomial_tail(k, eta[1:2], eta[:1])
+
+
+def _poisson_tail(k: int, eta: jax.Array) -> jax.Array:
+    """P(y >= k) at mean exp(eta): 1 less the k probabilities below, each from the one before."""
+    return _tail_of(k, -jnp.exp(eta), lambda j: eta - jnp.log1p(j))
+
+
+def _negative_binomial_tail(k: int, log_excess: jax.Array | None, eta: jax.Array) -> jax.Array:
+    """The same, the variance being mean + excess mean^2."""
+    assert log_excess is not None
+    excess, spread = jnp.exp(log_excess), jax.nn.softplus(log_excess + eta)
+    return _tail_of(k, -spread / excess, lambda j: eta + jnp.log1p(excess * j) - spread - jnp.log1p(j))
+
+
+def _tail_of(k: int, log_first: jax.Array, log_ratio: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    def add(j: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        total, log_term = carry
+        return total + jnp.exp(log_term), log_term + log_ratio(j.astype(log_term.dtype))
+
+    below, _ = jax.lax.fori_loop(0, max(k, 0), add, (jnp.zeros_like(log_first), log_first))
+    return jnp.clip(1 - below, 0, 1)
+
+
+def unseen_classes(centre: jax.Array, columns: jax.Array, at_mode: jax.Array, most: jax.Array) -> jax.Array:
+    """A bound on E (p_k - c_k)+ for eta ~ N(centre, columns columns'), c_k being the largest p_k that draws have shown.
+
+    logit p_k is at most eta_k - eta_j for every j, and moves by no more than the largest of the e_j, the moves of
+    eta_k - eta_j. A sigmoid has a slope of 1/4 at most. So E (p_k - c)+ <= min_j b_j(logit c - (eta_k - eta_j)) and
+    <= sum_j b_j(logit c - logit p_k), eta and p_k being those at the mode, with
+
+        b_j(l) = E min((e_j - l)+ / 4, (1 - c) [e_j > l])
+    """
+    edge, origin = (jnp.log(jnp.maximum(p, TINY)) - jnp.log(jnp.maximum(1 - p, TINY)) for p in (most, at_mode))
+    bounds = []
+    for k in range(len(centre)):
+        others = np.array([j for j in range(len(centre)) if j != k])
+        sd = jnp.maximum(jnp.sqrt(jnp.sum((columns[k] - columns[others]) ** 2, axis=2)), TINY)
+
+        def beyond(rise: jax.Array, k: int = k, sd: jax.Array = sd) -> jax.Array:
+            chance, density = jax.scipy.special.ndtr(-rise / sd), jax.scipy.stats.norm.pdf(rise / sd)
+            return jnp.minimum((1 - most[k]) * chance, jnp.maximum(sd * density - rise * chance, 0.0) / 4)
+
+        reached, moved = beyond(edge[k] - (centre[k] - centre[others])), beyond(edge[k] - origin[k])
+        bounds.append(jnp.minimum(jnp.min(reached, axis=0), jnp.sum(moved, axis=0)))
+    return jnp.stack(bounds)

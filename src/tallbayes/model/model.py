@@ -1,0 +1,216 @@
+"""Models: a log prior and the log likelihood of one row.
+
+    log pi(theta | X) = log pi(theta) + sum_i w_i log p(x_i | theta) + constant
+
+A `Model` is what a user writes, on any pytree theta. A `Target` is the same on flat vectors u in R^d, as a hashable
+value: theta = c(u) by the constraints, log pi(u) = log pi(c(u)) + log |c'(u)|. A regression also has
+p(x | theta) = exp l(eta, row) with a linear predictor eta: then gradient and Hessian of a row are l' and l'' of eta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.errors import ModelError, explain
+from tallbayes.model.linear import Layout
+from tallbayes.model.space import Space, make_space, shaped
+from tallbayes.programs.identity import Function, identify, output_of
+from tallbayes.structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A posterior as its owner writes it.
+
+    `log_likelihood(theta, row)` is for ONE row; `initial` is a pytree of start values, or a function of one
+    row that makes it. `constraints` is a pytree like `initial` or a part of it, with values of `tb.constraints`: the
+    log prior is a density of theta itself, and the Jacobian is taken care of. `check(data)` may refuse or convert the
+    arrays. `log_concave=True` declares that the log posterior is concave in R^d whatever the rows, so that there
+    is one mode and the search for a second is left out; nothing verifies it.
+
+    `predictor(eta, row)`, where given, is the log likelihood as a function of the linear predictor of row["x"], whose
+    place in theta the `layout` tells. `report(theta, units)` says in which terms parameters are reported and
+    quantities are asked for (theta itself if None), `structure` in which order; `units` are arrays it needs.
+    `affine_report=True` declares that theta is reported as an affine function of its place in R^d.
+
+    `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
+    `family` of `tb.families` has one by its name.
+
+    >>> import jax.numpy as jnp
+    >>> model = Model(
+    ...     log_prior=lambda theta: -0.5 * theta**2,
+    ...     log_likelihood=lambda theta, row: -0.5 * (row - theta) ** 2,
+    ...     initial=0.0,
+    ... )
+    """
+
+    log_prior: Callable[[Any], Any]
+    log_likelihood: Callable[[Any, Any], Any]
+    initial: Any
+    predictor: Callable[[Any, Any], Any] | None = None
+    check: Callable[[Any], Any] | None = None
+    log_concave: bool = False
+    constraints: Any = None
+    layout: Layout = Layout()
+    report: Callable[[Any, Any], Any] | None = None
+    units: Any = None
+    structure: Structure | None = None
+    affine_report: bool = False
+    predict: Callable[[Any, Any], Any] | None = None
+    family: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model bound to the shape of its rows, on flat vectors u; static and hashable.
+
+    `structure` is that of what is reported: theta, or what the model makes of it.
+    """
+
+    log_prior: Function
+    log_likelihood: Function
+    predictor: Function | None
+    layout: Layout
+    space: Space
+    report: Function | None
+    # Names do not shape a program, their order does.
+    structure: Structure = field(compare=False)
+    order: tuple[int, ...] | None = None
+    affine_report: bool = False
+    log_concave: bool = False
+    # Asked for after the run alone.
+    predict: Callable[[Any, Any], Any] | None = field(default=None, compare=False, repr=False)
+    family: str | None = field(default=None, compare=False)
+
+    @property
+    def dimension(self) -> int:
+        return self.space.dimension
+
+    @property
+    def reports_itself(self) -> bool:
+        """Whether u itself is what is reported."""
+        return self.report is None and self.space.is_free
+
+    @property
+    def reports_linearly(self) -> bool:
+        """Whether moments under a Gaussian are known exactly."""
+        return self.reports_itself or self.affine_report
+
+    def reported(self, vector: jax.Array | np.ndarray, units: Any) -> Any:
+        """What is reported of a flat vector, as its owner's pytree."""
+        theta = self.space.theta(vector)
+        return theta if self.report is None else self.report(theta, units)
+
+    def reported_vector(self, vector: jax.Array, units: Any) -> jax.Array:
+        """The same, flat, in the order of the structure."""
+        if self.reports_itself:
+            return vector
+        leaves = jax.tree.leaves(self.reported(vector, units))
+        leaves = leaves if self.order is None else [leaves[place] for place in self.order]
+        return jnp.concatenate([jnp.ravel(leaf).astype(vector.dtype) for leaf in leaves])
+
+    def moved(self, mode: jax.Array, displacement: jax.Array, units: Any) -> jax.Array:
+        """How far the reported parameters move when u does."""
+        if self.reports_itself:
+            return displacement
+        reported = partial(self.reported_vector, units=units)
+        if self.affine_report:
+            return jax.jvp(reported, (mode,), (displacement,))[1]
+        return reported(mode + displacement) - reported(mode)
+
+
+def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
+    """Bind a model to an example row: the target and the flat start vector.
+
+    Raises ModelError where a function does not return one real number.
+    """
+    initial = model.initial(row) if callable(model.initial) else model.initial
+    space, start = make_space(initial, model.constraints)
+
+    def prior(vector: Any) -> Any:
+        return model.log_prior(space.theta(vector)) + space.log_jacobian(vector)
+
+    def likelihood(vector: Any, row: Any) -> Any:
+        return model.log_likelihood(space.theta(vector), row)
+
+    _require_scalar("log_prior(theta)", prior, start)
+    _require_scalar("log_likelihood(theta, row)", likelihood, start, row)
+    predictor = None
+    if model.predictor is not None:
+        eta = np.float64(0.0) if model.layout.is_scalar else np.zeros(model.layout.size)
+        predictor = identify(model.predictor, eta, row, derivatives=True)
+    report, structure, order = _report(model, space, start)
+    target = Target(
+        log_prior=identify(prior, start, derivatives=True),
+        log_likelihood=identify(likelihood, start, row, derivatives=True),
+        predictor=predictor,
+        layout=model.layout,
+        space=space,
+        report=report,
+        structure=structure,
+        order=order,
+        affine_report=bool(model.affine_report),
+        log_concave=bool(model.log_concave),
+        predict=model.predict,
+        family=model.family,
+    )
+    return target, start
+
+
+def _report(model: Model, space: Space, start: np.ndarray) -> tuple[Function | None, Structure, tuple[int, ...] | None]:
+    """What is reported, as a value; the structure of it; and which leaf stands where in that."""
+    tree = theta = shaped(jax.eval_shape(space.theta, start))
+    report = None
+    if model.report is not None:
+        tree = shaped(output_of(model.report, theta, model.units))
+        report = identify(model.report, theta, model.units)
+    if model.structure is None:
+        return report, Structure.of(tree), None
+    leaves, treedef = jax.tree.flatten(tree)
+    places = jax.tree.unflatten(treedef, range(len(leaves)))
+    return report, model.structure, tuple(model.structure.leaves(places))
+
+
+def runs_in_float32(target: Target, row: Any) -> bool:
+    """Whether the model's functions accept float32 parameters; a loop carrying a default float64 does not."""
+
+    def narrow(leaf: Any) -> np.ndarray:
+        array = np.asarray(leaf)
+        return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+    theta, row = np.zeros(target.dimension, np.float32), jax.tree.map(narrow, row)
+    with jax.enable_x64(True):
+        try:
+            jax.eval_shape(jax.grad(lambda each: target.log_prior(each)), theta)
+            jax.eval_shape(jax.grad(lambda each: target.log_likelihood(each, row)), theta)
+        except TypeError:
+            return False
+    return True
+
+
+def _require_scalar(name: str, function: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        out = output_of(function, *arguments)
+    except Exception as error:
+        raise ModelError(
+            explain(
+                f"{name} to be traceable by JAX on theta of `initial` and one row",
+                f"{type(error).__name__}: {error}",
+                "call it by hand on `initial` and the first row",
+            )
+        ) from error
+    if not hasattr(out, "shape") or out.shape != () or not jnp.issubdtype(out.dtype, jnp.floating):
+        raise ModelError(
+            explain(
+                f"{name} to return one real number",
+                f"{out}",
+                "sum over the row's own entries (not over rows: it is given one row)",
+            )
+        )

@@ -1,0 +1,1 @@
+"""The posterior as a signed ensemble."""

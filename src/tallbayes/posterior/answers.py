@@ -1,0 +1,89 @@
+"""Answers: what samples of the levels say of a quantity that was asked for afterwards.
+
+    value = base + sum_l mean_i Delta_il,   the base being its expectation under Laplace's Gaussian
+
+Errors are those of `allocation`: the statistical one, and a bound on the bias that is left of the levels not taken. An
+answer also says how fast its own levels decay (beta: 2 where the quantity is smooth, less where it jumps), and what it
+would cost to have it to another accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tallbayes.estimator.allocation import Least, bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
+from tallbayes.estimator.rates import variance_decay
+from tallbayes.moments import Floats, Moments
+from tallbayes.results.result import Estimate
+from tallbayes.structure import Structure
+
+TRUSTED_SAMPLES = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Rungs:
+    """What the errors need to know of the ladder: the factor by which level means fall, the rate at which variances
+    do for a smooth quantity, and the row gradients of one sample, by level."""
+
+    rho: float
+    variance_rate: float
+    costs: Floats
+
+
+def combine(
+    name: str,
+    structure: Structure,
+    samples: Sequence[Floats],
+    rungs: Rungs,
+    base: Floats | float = 0.0,
+    base_variance: Floats | float = 0.0,
+    jump: Floats | float = 0.0,
+    rate: float | None = None,
+    least: Least | None = None,
+) -> Estimate:
+    """An estimate from samples (paths, components) of every level.
+
+    `base_variance` is that of the base itself; `jump` as in `quantities`, `rate` where variances fall more slowly than
+    those of a smooth quantity, `least` what is known of the variance of level 0 without a sample.
+    """
+    levels = [Moments.of(each) for each in samples]
+    counts = np.array([level.count for level in levels], float)
+    mean, kurtosis = (np.stack([getattr(level, each) for level in levels]) for each in ("mean", "kurtosis"))
+    variance = np.stack([level.variance for level in levels])
+    width = mean.shape[1]
+    scale = np.sqrt(np.maximum(variance[0], np.finfo(float).tiny))
+    beta = variance_decay(variance, kurtosis, counts, scale).value
+    variance[0] = unseen_jumps(variance[0], np.broadcast_to(jump, width), counts[0])
+    variance = floored_variance(variance, counts, rate or rungs.variance_rate, TRUSTED_SAMPLES, least)
+    error = np.sqrt(variance / counts[:, None])
+    bias = np.full(width, np.inf)
+    if len(levels) >= 3:
+        bias = bias_terms(np.abs(mean) + 2 * error, rungs.rho).max(axis=0)
+    return Estimate(
+        name=name,
+        structure=structure,
+        flat_value=base + mean.sum(axis=0),
+        flat_standard_error=np.sqrt(np.sum(error**2, axis=0) + base_variance),
+        flat_bias_bound=bias,
+        flat_freedom=degrees_of_freedom(variance, kurtosis, counts),
+        flat_tolerance=np.full(width, np.nan),
+        beta=beta,
+        flat_work=np.sum(np.sqrt(variance * rungs.costs[: len(levels), None]), axis=0) ** 2,
+        level_variance=variance,
+    )
+
+
+@np.errstate(invalid="ignore")
+def scaled(estimate: Estimate, factor: Floats) -> Estimate:
+    """The estimate of a multiple."""
+    return replace(
+        estimate,
+        flat_value=estimate.flat_value * factor,
+        flat_standard_error=estimate.flat_standard_error * factor,
+        flat_bias_bound=estimate.flat_bias_bound * factor,
+        flat_work=None if estimate.flat_work is None else estimate.flat_work * factor**2,
+        level_variance=None if estimate.level_variance is None else estimate.level_variance * factor**2,
+    )

@@ -1,0 +1,163 @@
+"""Expectations of any function of what is reported, from the signed ensemble.
+
+    E h = E_Laplace h + sum_l mean_i mean_k [ h(fine_il + s_l xi_ik) - mean_c h(coarse_ilc + s_l xi_ik) ]
+
+The quiet ends are where paths would have ended without the noise of their last step. That noise is drawn anew, several
+times for each path and in opposite pairs, which leaves the expectation as it is and takes most of the noise out of
+what jumps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.anchor.gaussian_level import Laplace, laplace_level
+from tallbayes.estimator.estimands import laplace_scale, output_structure
+from tallbayes.model.space import shaped
+from tallbayes.moments import Floats
+from tallbayes.posterior.coordinates import Line
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.programs.canary import require_sound
+from tallbayes.programs.identity import Function, identify, output_of
+from tallbayes.sampler.paths import Observables
+from tallbayes.structure import Structure
+
+PAIRS = 8
+CHUNK_NUMBERS = 2**22
+LAPLACE_SHARE = 0.1
+MOST_DRAWS = 2**18
+STRAIGHT = 1e-9
+
+
+class Asked(NamedTuple):
+    """A function of what is reported, bound to its reader."""
+
+    reader: Any
+    units: Any
+    function: Function
+    structure: Structure
+    is_event: bool = False
+
+    @property
+    def observables(self) -> Observables:
+        return Observables(moments=False, functions=(self.function,))
+
+
+def ask(name: str, function: Any, reader: Any, units: Any, mode: Floats) -> Asked:
+    """Trace the function; ModelError where it cannot be, or returns no real numbers."""
+    require_sound()
+    theta = shaped(output_of(reader.reported, mode, units))
+    structure = output_structure(name, function, theta)
+    kinds = {leaf.dtype.kind for leaf in jax.tree.leaves(output_of(function, theta))}
+    return Asked(reader, units, identify(function, theta), structure, kinds == {"b"})
+
+
+def laplace_of(asked: Asked, ensemble: Posterior) -> Laplace:
+    """Its expectation under Laplace's Gaussian, exact or by draws."""
+    columns = [("the function", slice(None))]
+    anchor = ensemble.anchor
+    _, jump = laplace_scale(asked.reader, asked.observables, anchor, asked.units, columns)
+    return laplace_level(asked.reader, asked.observables, anchor, jump, ensemble.seed, asked.units)
+
+
+def level_samples(asked: Asked, ensemble: Posterior) -> list[Floats]:
+    """What every path adds, (paths, components) by level."""
+    samples = []
+    for level in range(len(ensemble.points)):
+        parts = [values.mean(axis=1) for values in level_values(asked, ensemble, level)]
+        values = np.concatenate(parts)
+        alone = level == 0 and not ensemble.laplace
+        samples.append(values[:, 0] if alone else values[:, 0] - values[:, 1:].mean(axis=1))
+    return samples
+
+
+def level_values(asked: Asked, ensemble: Posterior, level: int) -> Iterator[Floats]:
+    """The function at the stops, (paths, stops and draws of the noise, 1 + coarse paths, components), part by part."""
+    points = ensemble.points[level]
+    generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 7, level]))
+    count, stops, sides, d = points.shape
+    size = max(1, CHUNK_NUMBERS // (2 * PAIRS * stops * sides * d))
+    for start in range(0, count, size):
+        quiet = points[start : start + size].reshape(-1, sides, d).astype(np.float64)
+        noise = ensemble.noise(level, generator.standard_normal((len(quiet), PAIRS, d)))
+        both = np.concatenate([noise, -noise], axis=1)
+        with jax.enable_x64(True):
+            values = np.asarray(_values(asked.reader, asked.function, ensemble.anchor.mode, quiet, both, asked.units))
+        yield values.reshape(-1, stops * 2 * PAIRS, sides, values.shape[-1])
+
+
+def probe_values(asked: Asked, ensemble: Posterior) -> tuple[Floats, Floats]:
+    """The function at a probe's quiet ends with noise, (points, draws, components): posterior and Gaussian."""
+    assert ensemble.probed is not None
+    generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 10]))
+    quiet = np.stack(ensemble.probed.points, axis=1)
+    noise = ensemble.noise(0, generator.standard_normal((len(quiet), PAIRS, quiet.shape[2])))
+    both = np.concatenate([noise, -noise], axis=1)
+    with jax.enable_x64(True):
+        values = np.asarray(_values(asked.reader, asked.function, ensemble.anchor.mode, quiet, both, asked.units))
+    return values[:, :, 0], values[:, :, 1]
+
+
+def gaussian_values(asked: Asked, ensemble: Posterior, count: int) -> Floats:
+    """The function at draws from Laplace's Gaussian."""
+    draws = ensemble.anchor.draws(count, ensemble.seed)
+    nothing = np.zeros((1, len(draws[0])))
+    with jax.enable_x64(True):
+        mode = ensemble.anchor.mode
+        return np.asarray(_values(asked.reader, asked.function, mode, nothing[None], draws[None], asked.units))[0, :, 0]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _values(reader: Any, function: Function, mode: jax.Array, quiet: jax.Array, noise: jax.Array, units: Any) -> Any:
+    def at(displacement: jax.Array) -> jax.Array:
+        leaves = jax.tree.leaves(function(reader.reported(mode + displacement, units)))
+        return jnp.concatenate([jnp.ravel(leaf).astype(displacement.dtype) for leaf in leaves])
+
+    def path(ends: jax.Array, draws: jax.Array) -> jax.Array:
+        return jax.vmap(lambda draw: jax.vmap(lambda end: at(end + draw))(ends))(draws)
+
+    return jax.vmap(path)(quiet, noise)
+
+
+def line_of(asked: Asked, ensemble: Posterior) -> Line | None:
+    """The function as a line, where its derivative is the same near the mode and far from it."""
+    if asked.structure.size != 1:
+        return None
+    moves = np.vstack([np.zeros(len(ensemble.anchor.mode)), 2 * ensemble.anchor.draws(3, seed=1)])
+    with jax.enable_x64(True):
+        values, slopes = _slopes(asked.reader, asked.function, ensemble.anchor.mode + moves, asked.units)
+    values, slopes = np.asarray(values), np.asarray(slopes)
+    size = np.abs(slopes[0] * ensemble.anchor.sd).max()
+    if not size > 0 or np.abs((slopes - slopes[0]) * ensemble.anchor.sd).max() > STRAIGHT * size:
+        return None
+    return Line(slopes[0], float(values[0] - slopes[0] @ ensemble.anchor.mode))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _slopes(reader: Any, function: Function, points: jax.Array, units: Any) -> Any:
+    def at(vector: jax.Array) -> jax.Array:
+        return jnp.sum(jax.tree.leaves(function(reader.reported(vector, units)))[0]).astype(vector.dtype)
+
+    return jax.vmap(jax.value_and_grad(at))(points)
+
+
+def reported_values(reader: Any, units: Any, mode: Floats, displacements: Floats, structure: Structure) -> Floats:
+    """What is reported, flat and in the order of the structure, (points, components)."""
+    require_sound()
+    with jax.enable_x64(True):
+        return np.asarray(_reported_values(reader, structure, mode, displacements, units))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _reported_values(reader: Any, structure: Structure, mode: jax.Array, displacements: jax.Array, units: Any) -> Any:
+    def at(displacement: jax.Array) -> jax.Array:
+        leaves = structure.leaves(reader.reported(mode + displacement, units))
+        return jnp.concatenate([jnp.ravel(leaf).astype(displacement.dtype) for leaf in leaves])
+
+    return jax.vmap(at)(displacements)

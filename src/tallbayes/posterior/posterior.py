@@ -1,0 +1,414 @@
+"""The posterior as a signed ensemble: Laplace's Gaussian, and what the paths found beyond it.
+
+    E h = E_Laplace h + sum_l mean_i mean_k [ h(fine_ilk) - mean_c h(taken off_ilkc) ]
+
+The points of level l are where its paths would have been at their stops k without the noise of the step before, which
+is common to the fine path (+1/n_l) and to the coarse paths that are taken off (-1/n_l together; at level 0 the Gaussian
+path u). That noise is integrated out where a formula exists, and drawn anew elsewhere: see `projections` and
+`expectations`. Stops are the end of a path and, where it has a window, places within it; a path counts as one sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.errors import InputError, explain
+from tallbayes.estimator.allocation import Least
+from tallbayes.estimator.tails import Probe, Probed, quiet_ends
+from tallbayes.moments import Floats
+from tallbayes.posterior.answers import Rungs, combine, scaled
+from tallbayes.posterior.coordinates import Line, Reading
+from tallbayes.posterior.projections import INDICATOR_RATE, Projection, densities, on_line, quantiles
+from tallbayes.posterior.signed_draws import signed_quantiles
+from tallbayes.results.result import Estimate
+from tallbayes.structure import Structure
+
+NUMBER = Structure.leaf(())
+QUANTILE_DRAWS = 2**16
+TOGETHER = 16
+ROUNDING = 2.0**-52
+
+What = Callable[[Any], Any] | Mapping[str, float] | str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Quiet stops as displacements from the mode, (paths, stops, 1 + coarse paths, d) by level, and how far the last
+    noise of each level spreads them, in units of W where paths are `whitened`.
+
+    Without `laplace` the paths of level 0 stand for themselves. `stored` or `live` say how parameters are read off u:
+    as plain numbers, or as this process's own target and units.
+
+    What may be asked for: `expectation`, `quantile`, `probability` and `density` of `what`, which is a function of the
+    parameters, the name of one ("carrier[T.OO]"), or weights by name for a sum of several ({"a": 1, "b": -1}).
+    """
+
+    anchor: Anchor
+    points: tuple[Floats, ...]
+    spreads: tuple[float, ...]
+    whitened: bool
+    laplace: bool
+    rungs: Rungs
+    seed: int = 0
+    stored: Reading | None = None
+    live: Any = None
+    probe: Probe | None = None
+
+    def expectation(self, what: What, name: str = "expectation") -> Estimate:
+        """E h over the posterior, in the shape of what h returns.
+
+        >>> import numpy as np, tallbayes as tb
+        >>> rows = {"x": np.ones((50, 1)), "y": np.arange(50) % 2.0}
+        >>> result = tb.estimate(tb.families.logistic(), rows, tolerance=0.1)
+        >>> odds = result.posterior.expectation(lambda theta: np.e ** theta[0])
+        >>> 0.9 < odds.value < 1.2
+        True
+        """
+        from tallbayes.posterior import expectations
+
+        asked = self._asked(self._function(what), name)
+        samples = expectations.level_samples(asked, self)
+        if not self.laplace:
+            return combine(name, asked.structure, samples, self.rungs)
+        level = expectations.laplace_of(asked, self)
+        rest: dict[str, Any] = {"jump": level.jump, "rate": _rate(level.jump)}
+        if self.probed is not None:
+            rest["least"] = self.probed.least(*(each.mean(axis=1) for each in expectations.probe_values(asked, self)))
+        found = combine(name, asked.structure, samples, self.rungs, **rest)
+        allowed = expectations.LAPLACE_SHARE * found.flat_standard_error**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            draws = np.nan_to_num(level.variance / allowed, posinf=expectations.MOST_DRAWS).max()
+        level = level.extended(min(draws, expectations.MOST_DRAWS))
+        variance = level.variance / max(level.draws, 1) + (ROUNDING * level.mean) ** 2
+        return combine(name, asked.structure, samples, self.rungs, level.mean, variance, **rest)
+
+    def quantile(
+        self, p: float | Sequence[float], what: What = None, name: str = "quantile", first: int | None = None
+    ) -> Estimate:
+        """Of every parameter (or of the `first` few, flat), or of `what`; for several p a list of as many.
+
+        Its errors are those of the probability, divided by the density there.
+        """
+        wanted = np.atleast_1d(np.asarray(p, np.float64))
+        if wanted.ndim != 1 or not np.all((wanted > 0) & (wanted < 1)):
+            raise InputError(explain("probabilities strictly between 0 and 1", repr(p), "0.975, or [0.025, 0.975]"))
+        structure, lines = self._lines(what, name, first)
+        curved = iter(self._quantiles_by_draws([function for line, function in lines if line is None], wanted, name))
+        parts = [next(curved) if line is None else self.line_quantiles(line, wanted, name) for line, _ in lines]
+        together = _side_by_side(parts, name, structure, len(wanted))
+        return together if np.ndim(p) else replace(together, structure=structure)
+
+    def interval(self, probability: float = 0.95, what: What = None) -> tuple[Estimate, Estimate]:
+        """The ends of equal-tailed intervals: quantiles with their errors."""
+        if not 0 < probability < 1:
+            raise InputError(explain("a probability strictly between 0 and 1", repr(probability), "0.95"))
+        both = self.quantile([(1 - probability) / 2, (1 + probability) / 2], what)
+        return _half(both, 0, "lower"), _half(both, 1, "upper")
+
+    def probability(
+        self, what: What, *, above: float | None = None, below: float | None = None, name: str = "probability"
+    ) -> Estimate:
+        """P(event): of a function that returns true or false, or of a number being `above` or `below` another.
+
+        The second form is the more accurate one where the number is linear in the parameters.
+        """
+        if above is None and below is None:
+            if not callable(what) or not self._asked(what, name).is_event:
+                hint = "above=0.0, or a function such as lambda theta: theta[0] > theta[1]"
+                raise InputError(explain("above= or below= for a number, or an event", repr(what), hint))
+            return _within_bounds(self.expectation(what, name))
+        if above is not None and below is not None and not above < below:
+            raise InputError(explain("above < below", f"above={above}, below={below}", "one of the two"))
+        _, lines = self._lines(what, name)
+        if len(lines) != 1:
+            raise InputError(explain("one number", f"{len(lines)}", "a component, e.g. lambda theta: theta[0]"))
+        (line, function), *_ = lines
+        if line is None:
+            return _within_bounds(self.expectation(_between(function, above, below), name))
+        return self.line_probability(line, above, below, name)
+
+    def line_probability(
+        self, line: Line, above: float | None = None, below: float | None = None, name: str = "probability"
+    ) -> Estimate:
+        """P(above < number < below) of a line."""
+        signed = [(edge, sign) for edge, sign in ((below, 1.0), (above, -1.0)) if edge is not None]
+        edges, signs = (np.array(each, np.float64) for each in zip(*signed, strict=True))
+        signs = signs if line.increasing else -signs
+        start = 1.0 if signs.sum() < 0 else 0.0
+        projection = self._projection(line)
+        base, samples = projection.cdf(line.where(edges))
+        parts = [each @ signs[:, None] for each in samples]
+        if not self.laplace:
+            parts[0] = parts[0] + start
+            return _within_bounds(combine(name, NUMBER, parts, self.rungs, rate=INDICATOR_RATE))
+        base = start + base @ signs[:, None]
+        least = projection.least(line.where(edges), weights=signs)
+        return _within_bounds(combine(name, NUMBER, parts, self.rungs, base, rate=INDICATOR_RATE, least=least))
+
+    def line_quantiles(self, line: Line, p: Floats, name: str = "quantile") -> Estimate:
+        """Of a line, one for every p."""
+        structure, projection = Structure.leaf((len(p),)), self._projection(line)
+        return on_line(line, quantiles(projection, p if line.increasing else 1 - p, self.rungs, name, structure))
+
+    def line_moments(self, line: Line) -> tuple[Estimate, Estimate]:
+        """Mean and sd of a straight line."""
+        projection = self._projection(line)
+        firsts, seconds = projection.moments()
+        mean = combine("mean", NUMBER, firsts, self.rungs)
+        total = float(mean.flat_value[0])
+        linear = [second - 2 * total * first for first, second in zip(firsts, seconds, strict=True)]
+        square = combine("sd", NUMBER, linear, self.rungs)
+        start = projection.sd**2 if self.laplace else 0.0
+        variance = start + float(square.flat_value[0]) + total**2
+        sd = np.sqrt(max(variance, (0.01 * projection.sd) ** 2))
+        shifted = replace(mean, flat_value=mean.flat_value + line.offset + projection.mean)
+        return shifted, replace(scaled(square, np.array([1 / (2 * sd)])), flat_value=np.array([sd]))
+
+    def density(self, grid: Any, what: What, name: str = "density") -> Estimate:
+        """The posterior density of one number at every point of a grid; it can be below 0 by no more than its error."""
+        grid = np.asarray(grid, np.float64)
+        structure = Structure.leaf(grid.shape)
+        _, ((line, _), *others) = self._lines(what, name)
+        if others:
+            raise InputError(explain("one number", f"{len(others) + 1}", "the name of one parameter"))
+        if line is None:
+            hint = "quantile or probability, which need no smoothness"
+            raise InputError(explain("a number that is linear in the parameters", f"{what!r}", hint))
+        x = line.where(grid.ravel())
+        inside = np.isfinite(x)
+        found = densities(self._projection(line), np.where(inside, x, 0.0), self.rungs, name, structure)
+        with np.errstate(divide="ignore", over="ignore"):
+            jacobian = np.where(inside, 1 / np.abs(line.slope(np.where(inside, x, 0.0))), 0.0)
+        return scaled(found, jacobian)
+
+    def draws(self, count: int = 1000) -> tuple[Floats, Floats]:
+        """Stops of fine paths, with the level each is from: for plots alone, since each level has a bias of its own.
+
+        The finest levels come first. What is returned is what is reported, flat, (count, components).
+        """
+        ends: list[Floats] = []
+        levels: list[Floats] = []
+        for level in reversed(range(len(self.points))):
+            left = count - sum(len(each) for each in ends)
+            quiet = self.points[level][:, :, 0].reshape(-1, len(self.anchor.mode)).astype(np.float64)[:left]
+            generator = np.random.default_rng(np.random.SeedSequence([self.seed, 8, level]))
+            ends.append(quiet + self.noise(level, generator.standard_normal(quiet.shape)))
+            levels.append(np.full(len(quiet), level))
+        return self._reported(np.concatenate(ends)), np.concatenate(levels)
+
+    def noise(self, level: int, normals: Floats) -> Floats:
+        """The last noise of a level's paths, as a displacement."""
+        return self.spreads[level] * (self.anchor.displacements(normals) if self.whitened else normals)
+
+    @cached_property
+    def reading(self) -> Reading | None:
+        """How parameters are read off u, as plain numbers; None where only this process knows."""
+        if self.stored is not None or self.live is None:
+            return self.stored
+        from tallbayes.posterior.reported import reading_of
+
+        return reading_of(*self.live)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names of the parameters, one a number."""
+        return [label.removeprefix(".") for label in self._structure.labels("")]
+
+    @property
+    def _structure(self) -> Structure:
+        return self.live[0].structure if self.live is not None else self._required.structure
+
+    @property
+    def _required(self) -> Reading:
+        if self.reading is None:
+            hint = "ask in the process that made the result: its model has a report or constraint of its own"
+            raise InputError(explain("a posterior that knows its parameters", "one that does not", hint))
+        return self.reading
+
+    def _reader(self) -> tuple[Any, Any]:
+        if self.live is not None:
+            return self.live
+        from tallbayes.posterior.reported import reader_of
+
+        return reader_of(self._required)
+
+    def _asked(self, function: Callable[[Any], Any], name: str) -> Any:
+        from tallbayes.posterior.expectations import ask
+
+        return ask(name, function, *self._reader(), self.anchor.mode)
+
+    def _reported(self, displacements: Floats) -> Floats:
+        from tallbayes.posterior.expectations import reported_values
+
+        return reported_values(*self._reader(), self.anchor.mode, displacements, self._structure)
+
+    def _function(self, what: What) -> Callable[[Any], Any]:
+        if callable(what):
+            return what
+        if what is None:
+            return lambda theta: theta
+        places = self.weights(what)
+        structure = self._structure
+
+        def weighted(theta: Any) -> Any:
+            return sum(weight * number for weight, number in _numbers(list(structure.leaves(theta)), places))
+
+        return weighted
+
+    def weights(self, what: Mapping[str, float] | str) -> Floats:
+        """Of a sum of parameters by name."""
+        given = {what: 1.0} if isinstance(what, str) else dict(what)
+        weights = np.zeros(len(self.labels))
+        for label, weight in given.items():
+            if label not in self.labels:
+                known = ", ".join(self.labels[:20]) + (", ..." if len(self.labels) > 20 else "")
+                raise InputError(explain("the name of a parameter", repr(label), f"one of {known}"))
+            weights[self.labels.index(label)] += float(weight)
+        return weights
+
+    def _lines(
+        self, what: What, name: str, first: int | None = None
+    ) -> tuple[Structure, list[tuple[Line | None, Any]]]:
+        """The numbers that are meant: each as a line where it is one, and as a function."""
+        if what is None:
+            reading, size = self.reading, self._structure.size
+            count = size if first is None else min(first, size)
+            lines = [None if reading is None else reading.line(place) for place in range(count)]
+            structure = self._structure if count == size else Structure.leaf((count,))
+            return structure, [(line, None if line else _component(self, i)) for i, line in enumerate(lines)]
+        if not callable(what):
+            weights = self.weights(what)
+            line = None
+            if self.reading is not None:
+                (places,) = np.nonzero(weights)
+                alone = len(places) == 1 and weights[places[0]] == 1
+                line = self.reading.line(int(places[0])) if alone else self.reading.combination(weights)
+            return NUMBER, [(line, self._function(what))]
+        from tallbayes.posterior.expectations import line_of
+
+        asked = self._asked(what, name)
+        if asked.structure.size == 1:
+            return asked.structure, [(line_of(asked, self), what)]
+        parts = [(None, _part(what, i, asked.structure)) for i in range(asked.structure.size)]
+        return asked.structure, [(line_of(self._asked(each, name), self), each) for _, each in parts]
+
+    def _projection(self, line: Line) -> Projection:
+        c = line.direction
+        length = self.anchor.sd_along(c)
+        unit = length if self.whitened else float(np.sqrt(np.sum(c**2)))
+        # At level 0 what is taken off is one path, in as many places as other levels have coarse paths.
+        places = [slice(0, 2 if level == 0 else None) for level in range(len(self.points))]
+        points = tuple(each[:, :, part] @ c for each, part in zip(self.points, places, strict=True))
+        mean = float(c @ self.anchor.mode)
+        probed = self.probed
+        if probed is not None:
+            probed = replace(probed, points=(probed.points[0] @ c, probed.points[1] @ c))
+        return Projection(mean, length, points, tuple(s * unit for s in self.spreads), self.laplace, probed)
+
+    @cached_property
+    def probed(self) -> Probed | None:
+        """Where level 0 would be seen to end by a probe; None where there is none, or nothing to take it off."""
+        if self.probe is None or not (self.whitened and self.laplace):
+            return None
+        return quiet_ends(self.probe, self.anchor, self.spreads[0], self.points[0].shape[1])
+
+    def _quantiles_by_draws(self, functions: Sequence[Any], p: Floats, name: str) -> Iterator[Estimate]:
+        """Of numbers that are no lines, some at a time, so that one program reads several."""
+        from tallbayes.posterior import expectations
+
+        for start in range(0, len(functions), TOGETHER):
+            some = functions[start : start + TOGETHER]
+            asked = self._asked(partial(_each, some), name)
+            base = (
+                expectations.gaussian_values(asked, self, QUANTILE_DRAWS) if self.laplace else np.empty((0, len(some)))
+            )
+            levels = [
+                np.concatenate(list(expectations.level_values(asked, self, level))) for level in range(len(self.points))
+            ]
+            probed = None if self.probed is None else expectations.probe_values(asked, self)
+            for place in range(len(some)):
+                parts = base[:, place], [level[..., place] for level in levels]
+                least = None if probed is None else partial(self._least_below, [each[..., place] for each in probed])
+                yield signed_quantiles(*parts, p, self.rungs, name, Structure.leaf((len(p),)), least)
+
+    def _least_below(self, values: Sequence[Floats], edges: Floats) -> Least:
+        assert self.probed is not None
+        return self.probed.least(*((each[..., None] <= edges).mean(axis=1) for each in values))
+
+
+def _each(functions: Sequence[Callable[[Any], Any]], theta: Any) -> list[Any]:
+    return [function(theta) for function in functions]
+
+
+def _component(posterior: Posterior, place: int) -> Callable[[Any], Any]:
+    return posterior._function({posterior.labels[place]: 1.0})
+
+
+def _part(function: Callable[[Any], Any], place: int, structure: Structure) -> Callable[[Any], Any]:
+    def one(theta: Any) -> Any:
+        return next(number for _, number in _numbers(list(structure.leaves(function(theta))), _unit(place, structure)))
+
+    return one
+
+
+def _unit(place: int, structure: Structure) -> Floats:
+    weights = np.zeros(structure.size)
+    weights[place] = 1.0
+    return weights
+
+
+def _numbers(leaves: Sequence[Any], weights: Floats) -> Any:
+    """The numbers that have a weight, each with it."""
+    start = 0
+    for leaf in leaves:
+        size = int(np.prod(np.shape(leaf)))
+        for place in np.flatnonzero(weights[start : start + size]):
+            yield weights[start + place], leaf if np.shape(leaf) == () else leaf.ravel()[place]
+        start += size
+
+
+def _between(function: Callable[[Any], Any], above: float | None, below: float | None) -> Callable[[Any], Any]:
+    def event(theta: Any) -> Any:
+        value = function(theta)
+        inside = True if above is None else value > above
+        return inside if below is None else inside & (value < below)
+
+    return event
+
+
+def _within_bounds(chance: Estimate) -> Estimate:
+    """Signed parts may add up to a little less than 0 or more than 1."""
+    return replace(chance, flat_value=np.clip(chance.flat_value, 0.0, 1.0))
+
+
+def _rate(jump: Floats) -> float | None:
+    """Of bare indicators, if there are any."""
+    return 1.0 if np.any(jump > 0) else None
+
+
+_BY_COMPONENT = ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance", "flat_work")
+
+
+def _side_by_side(parts: Sequence[Estimate], name: str, structure: Structure, count: int) -> Estimate:
+    """Estimates of several p by component, put together as one of a list by p."""
+    fields = {each: np.stack([getattr(part, each) for part in parts], axis=1).ravel() for each in _BY_COMPONENT}
+    variances = np.stack([np.asarray(part.level_variance) for part in parts], axis=2)
+    betas = np.array([part.beta for part in parts])
+    beta = float(np.nanmedian(betas)) if np.isfinite(betas).any() else float("nan")
+    listed = Structure.container("list", [(i, structure) for i in range(count)])
+    by_level = variances.reshape(len(variances), -1)
+    return Estimate(name=name, structure=listed, beta=beta, level_variance=by_level, **fields)
+
+
+def _half(both: Estimate, place: int, name: str) -> Estimate:
+    structure = both.structure.children[place]
+    part = slice(place * structure.size, (place + 1) * structure.size)
+    fields = {each: getattr(both, each)[part] for each in _BY_COMPONENT}
+    variance = None if both.level_variance is None else both.level_variance[:, part]
+    return replace(both, name=name, structure=structure, level_variance=variance, **fields)

@@ -1,0 +1,271 @@
+"""Predictions: E f(theta, row) over the posterior for new rows, block of rows by block.
+
+    value = f(mode) + E_Laplace[f - f(mode)] + sum_l mean_i [ f(fine_il) - mean_c f(taken off_ilc) ]
+    sd^2  = the same of (f - f(mode))^2, less (value - f(mode))^2
+
+f is the mean of the response, the probability of each class, or P(y >= k) of a count: of a regression a function of
+the linear predictor, so that a block of rows and all points are one product of matrices, and the Gaussian part of one
+head is an integral in one dimension. No more paths are read than bring the Monte Carlo error down to a small part of
+the sd, and never is there an array of all rows by all points. The sums are here; their errors are in `predicted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.model.linear import Layout
+from tallbayes.model.links import Wanted, unseen_classes
+from tallbayes.model.quadrature import normal_rule, shifted
+from tallbayes.moments import Floats
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.prediction_errors import Base, Level, Predicted, Sums, conclude
+from tallbayes.programs.canary import require_sound
+
+GAUSSIAN_PAIRS = 256
+PATHS_READ = 2048
+LEAST_PATHS = 64
+PILOT_ROWS = 256
+FEW_ROWS = 4096
+ACCURACY = 0.05
+BLOCK_NUMBERS = 2**20
+BLOCK_ROWS = 2**13
+MOST_LINES = 16
+
+
+class Ground(NamedTuple):
+    """What Laplace's Gaussian is integrated with: the mode, the columns of W, draws, and a rule for a shared extra."""
+
+    mode: Any
+    columns: Any
+    pairs: Any
+    rule: Any
+
+
+class Regression(NamedTuple):
+    """Predictions of rows x (rows, d) and offsets (rows,) through linear predictors."""
+
+    wanted: Wanted
+    layout: Layout
+
+    @property
+    def by_quadrature(self) -> bool:
+        return self.layout.heads == 1
+
+    def predictors(self, x: jax.Array, theta: jax.Array) -> jax.Array:
+        """A theta for points (points, dimension): (heads and perhaps extras, rows, points)."""
+        q, d = self.layout.heads, x.shape[1]
+        parts = [x @ theta[:, head * d : (head + 1) * d].T for head in range(q)]
+        if self.layout.intercept:
+            parts = [part + theta[:, q * d + head] for head, part in enumerate(parts)]
+        if self.wanted.reads_extras:
+            shared = theta[:, theta.shape[1] - self.layout.extras :]
+            parts += [jnp.broadcast_to(each, parts[0].shape) for each in shared.T]
+        return jnp.stack(parts)
+
+    def centre(self, rows: Any, mode: jax.Array) -> jax.Array:
+        """Predictions (outputs, rows) at the mode."""
+        return self.wanted(self._centre(rows, mode))[..., 0]
+
+    def differences(self, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
+        """Predictions (outputs, rows, points) at mode + moves, less those at the mode."""
+        centre, dtype = self._centre(rows, mode).astype(moves.dtype), moves.dtype
+        return self.wanted.difference(centre, self.predictors(rows[0].astype(dtype), moves))
+
+    def rounding(self, centre: jax.Array, dtype: Any) -> jax.Array:
+        return self.wanted.rounding(centre) if dtype == jnp.float32 else jnp.zeros_like(centre)
+
+    def gaussian(self, rows: Any, ground: Ground) -> Base:
+        """Under Laplace's Gaussian: by quadrature for one head, with an outer one over an extra that all rows share."""
+        centre, columns = self._centre(rows, ground.mode)[..., 0], self.predictors(rows[0], ground.columns)
+        if not self.by_quadrature:
+            return self._by_draws(rows, centre, columns, ground)
+        sd = jnp.sqrt(jnp.sum(columns[0] ** 2, axis=1))
+        if not self.wanted.reads_extras:
+            return Base.exact(*self.wanted.gaussian(centre[0], sd))
+        nodes, weights = ground.rule
+        spread = jnp.sqrt(jnp.sum(columns[1, 0] ** 2))
+        slope = columns[0] @ columns[1, 0] / spread
+        rest = jnp.sqrt(jnp.maximum(sd**2 - slope**2, 0.0))
+        origin = self.centre(rows, ground.mode)
+
+        def given(node: jax.Array) -> tuple[jax.Array, jax.Array]:
+            eta, extra = centre[0] + slope * node, centre[1] + spread * node
+            part = self.wanted.gaussian(eta, rest, extra[0])
+            return shifted(part.moments, self.wanted(jnp.stack([eta, extra])) - origin), part.error
+
+        return Base.exact(*(jnp.tensordot(weights, part, 1) for part in jax.lax.map(given, nodes)))
+
+    def _by_draws(self, rows: Any, centre: jax.Array, columns: jax.Array, ground: Ground) -> Base:
+        """By draws, and with what all of them may have missed."""
+        moves = jnp.concatenate([ground.pairs, -ground.pairs])
+        difference = self.differences(rows, ground.mode, moves)
+        at_mode = self.centre(rows, ground.mode)
+        # The first class has eta = 0.
+        centre, columns = (jnp.pad(each, [(1, 0)] + [(0, 0)] * (each.ndim - 1)) for each in (centre, columns))
+        missed = unseen_classes(centre, columns, at_mode, at_mode + jnp.max(difference, axis=2))
+        return Base.of_pairs(difference).with_unseen(jnp.minimum(missed, 3 / len(moves)))
+
+    def _centre(self, rows: Any, mode: jax.Array) -> jax.Array:
+        x, offset = rows
+        return self.predictors(x, mode[None]).at[: self.layout.heads].add(offset[:, None])
+
+
+class Own(NamedTuple):
+    """Predictions by a model's own function of theta and one row."""
+
+    target: Any
+    function: Any
+
+    @property
+    def by_quadrature(self) -> bool:
+        return False
+
+    def centre(self, rows: Any, mode: jax.Array) -> jax.Array:
+        return jax.vmap(lambda row: self._one(mode, jnp.zeros_like(mode), row), out_axes=1)(rows)
+
+    def differences(self, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
+        values = jax.vmap(lambda row: jax.vmap(lambda move: self._one(mode, move, row))(moves))(rows)
+        return jnp.moveaxis(values, -1, 0) - self.centre(rows, mode).astype(values.dtype)[..., None]
+
+    def rounding(self, centre: jax.Array, dtype: Any) -> jax.Array:
+        return 2.0**-22 * jnp.abs(centre) if dtype == jnp.float32 else jnp.zeros_like(centre)
+
+    def gaussian(self, rows: Any, ground: Ground) -> Base:
+        """By draws, whose variance is no less than what the function does along the line on which it changes most at
+        the mode; of one that is flat there nothing more is known."""
+        found = Base.of_pairs(self.differences(rows, ground.mode, jnp.concatenate([ground.pairs, -ground.pairs])))
+        outputs = found.moments.shape[1]
+        if outputs > MOST_LINES:
+            return found
+        nodes, weights = normal_rule()
+
+        def line(row: Any) -> tuple[jax.Array, jax.Array]:
+            def along(z: jax.Array) -> jax.Array:
+                return self._one(ground.mode, z @ ground.columns, row)
+
+            nothing = jnp.zeros(len(ground.columns), ground.mode.dtype)
+            slopes = jax.jacfwd(along)(nothing)
+            length = jnp.linalg.norm(slopes, axis=1, keepdims=True)
+            units = jnp.where(length > 0, slopes / jnp.where(length > 0, length, 1.0), 0.0)
+            values = jax.vmap(lambda unit: jax.vmap(lambda node: along(node * unit))(nodes))(units)
+            own = values[jnp.arange(outputs), :, jnp.arange(outputs)] - along(nothing)[:, None]
+            evens = (own + own[:, ::-1]) / 2, (own**2 + own[:, ::-1] ** 2) / 2
+            return tuple(even**2 @ weights - (even @ weights) ** 2 for even in evens)  # type: ignore[return-value]
+
+        first, second = jax.vmap(line, out_axes=1)(rows)
+        return found.with_floor(first, second, len(ground.pairs))
+
+    def _one(self, mode: jax.Array, move: jax.Array, row: Any) -> jax.Array:
+        leaves = jax.tree.leaves(self.function(self.target.space.theta(mode.astype(move.dtype) + move), row))
+        return jnp.concatenate([jnp.ravel(leaf).astype(move.dtype) for leaf in leaves])
+
+
+Kind = Regression | Own
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _block(kind: Kind, laplace: bool, rows: Any, ground: Ground, levels: Any) -> Sums:
+    """All by (outputs, rows)."""
+    centre = kind.centre(rows, ground.mode)
+    base = kind.gaussian(rows, ground) if laplace else Base.exact(jnp.zeros((4, *centre.shape)), jnp.zeros_like(centre))
+    parts = []
+    for number, moves in enumerate(levels):
+        _, count, stops, d = moves.shape
+        difference = kind.differences(rows, ground.mode, moves.reshape(-1, d))
+        alone = number == 0 and not laplace
+        first, second = (_beyond(each, count, stops, alone) for each in (difference, difference**2))
+        # At level 0 what is taken off has Laplace's own law, elsewhere the fine path nearly has it.
+        side = difference.reshape(*difference.shape[:2], -1, count * stops)[:, :, 0 if number or alone else 1]
+        own = Level.of(side, side**2, None, None)
+        parts.append(Level.of(first, second, own.variance, own.square_variance))
+    by_level = Level(*(jnp.stack(part) for part in zip(*parts, strict=True)))
+    return Sums(centre, base, by_level, kind.rounding(centre, levels[0].dtype))
+
+
+def _beyond(values: jax.Array, count: int, stops: int, alone: bool) -> jax.Array:
+    """What the fine path of each sample has beyond the paths that are taken off it, on average over its stops."""
+    sides = jnp.moveaxis(values.reshape(*values.shape[:-1], -1, count, stops).mean(axis=-1), -2, 0)
+    return sides[0] if alone else sides[0] - sides[1:].mean(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A posterior made ready to predict: how many paths of each level are read, and their ends."""
+
+    posterior: Posterior
+    kind: Kind
+    levels: tuple[Floats, ...]
+
+    def blocks(self, rows: Any) -> Iterator[Predicted]:
+        """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
+        count = len(jax.tree.leaves(rows)[0])
+        points = max(each.size // each.shape[-1] for each in self.levels)
+        points = points if self.kind.by_quadrature else max(points, 2 * GAUSSIAN_PAIRS)
+        size = int(np.clip(BLOCK_NUMBERS // points, 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length())))
+        for start in range(0, count, size):
+            part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)
+            yield self.predict(_padded(part, size), min(size, count - start))
+
+    def all(self, rows: Any) -> Predicted:
+        return Predicted.joined(list(self.blocks(rows)))
+
+    def predict(self, rows: Any, count: int) -> Predicted:
+        """Of the first `count` of these rows."""
+        posterior = self.posterior
+        with jax.enable_x64(True):
+            sums = _block(self.kind, posterior.laplace, rows, self._ground, self.levels)
+            sums = jax.tree.map(lambda part: np.asarray(part, np.float64)[..., :count], sums)
+        counts = np.array([each.shape[1] for each in self.levels], float)
+        return conclude(sums, counts, posterior.rungs, posterior.laplace)
+
+    @cached_property
+    def _ground(self) -> Ground:
+        anchor = self.posterior.anchor
+        columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+        pairs = anchor.draws(1 if self.kind.by_quadrature else GAUSSIAN_PAIRS, self.posterior.seed)
+        return Ground(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
+
+
+def make_predictor(posterior: Posterior, kind: Kind, rows: Any, accuracy: float = ACCURACY) -> Predictor:
+    """Choose by a look at some of the rows how many paths to read."""
+    require_sound()
+    count = len(jax.tree.leaves(rows)[0])
+    some = np.unique(np.linspace(0, count - 1, min(count, PILOT_ROWS)).astype(int))
+    dtype = np.float64 if count <= FEW_ROWS else np.float32
+    every = Predictor(posterior, kind, tuple(_ends(posterior, level, dtype) for level in range(len(posterior.points))))
+    if count <= FEW_ROWS:
+        return every
+    pilot = every.all(jax.tree.map(lambda leaf: leaf[some], rows))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.nan_to_num((pilot.standard_error / (accuracy * pilot.sd)) ** 2, posinf=1.0)
+    enough = min(1.0, float(np.quantile(share.max(axis=1), 0.9)))
+    have = [each.shape[1] for each in every.levels]
+    need = [int(np.clip(np.ceil(enough * n), min(LEAST_PATHS, n), n)) for n in have]
+    return Predictor(posterior, kind, tuple(each[:, :n] for each, n in zip(every.levels, need, strict=True)))
+
+
+def _ends(posterior: Posterior, level: int, dtype: Any) -> Floats:
+    """Where paths were at their stops, with one draw of the noise each: (1 + coarse paths, paths, stops, d)."""
+    quiet = posterior.points[level][:PATHS_READ].astype(np.float64)
+    if level == 0:
+        # What is taken off there is one path, u, in as many places as other levels have coarse paths.
+        quiet = quiet[:, :, :2]
+    generator = np.random.default_rng(np.random.SeedSequence([posterior.seed, 9, level]))
+    noise = posterior.noise(level, generator.standard_normal((*quiet.shape[:2], 1, quiet.shape[3])))
+    return np.ascontiguousarray((quiet + noise).transpose(2, 0, 1, 3), dtype)
+
+
+def _padded(rows: Any, size: int) -> Any:
+    """The last block as long as all others, so that one program serves them."""
+
+    def longer(leaf: Any) -> Any:
+        return np.concatenate([leaf, np.repeat(leaf[:1], size - len(leaf), axis=0)]) if len(leaf) < size else leaf
+
+    return jax.tree.map(longer, rows)

@@ -1,0 +1,116 @@
+"""Readers: u to what is reported, in JAX, for the functions that a posterior is asked about afterwards.
+
+A run in this process has its `Target`. What was stored has a `Reading`; a `StoredReader` does the same from that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.model import constraints
+from tallbayes.model.model import Target
+from tallbayes.posterior.coordinates import Entries, Part, Reading
+from tallbayes.structure import Structure
+
+
+@dataclass(frozen=True)
+class StoredReader:
+    """What a `Target` is asked for here, from the parts of a reading; its arrays are the units."""
+
+    parts: tuple[Part, ...]
+    structure: Structure = field(compare=True)
+
+    reports_itself = False
+    reports_linearly = False
+
+    @property
+    def dimension(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def reported(self, vector: jax.Array, units: Any) -> Any:
+        pieces, start = [], 0
+        for part in self.parts:
+            free = vector[start : start + part.size].reshape(part.shape)
+            pieces.append(jnp.ravel(_constraint(part).constrain(free)))
+            start += part.size
+        flat = jnp.concatenate(pieces)
+        if units is not None:
+            terms = units["value"].astype(flat.dtype) * flat[units["column"]]
+            flat = units["offset"].astype(flat.dtype) + jax.ops.segment_sum(terms, units["row"], self.structure.size)
+        return self.structure.build(flat, number=lambda each: each)
+
+
+def reader_of(reading: Reading) -> tuple[StoredReader, Any]:
+    """A reader and its units."""
+    units = None
+    if reading.entries is not None:
+        entries = reading.entries
+        offset = np.zeros(reading.structure.size) if reading.offset is None else reading.offset
+        units = {"row": entries.row, "column": entries.column, "value": entries.value, "offset": offset}
+    return StoredReader(reading.parts, reading.structure), units
+
+
+def reading_of(target: Target, units: Any) -> Reading | None:
+    """The same as plain numbers; None where a constraint is its owner's own, or the report is not affine in theta."""
+    parts = tuple(
+        _part(constraint, shape)
+        for constraint, shape in zip(target.space.constraints, target.space.shapes, strict=True)
+    )
+    if any(part is None for part in parts):
+        return None
+    if target.report is None and target.order is None:
+        return Reading(target.structure, parts)  # type: ignore[arg-type]
+    size = sum(
+        np.size(leaf) for leaf in jax.tree.leaves(jax.eval_shape(target.space.theta, np.zeros(target.dimension)))
+    )
+    with jax.enable_x64(True):
+        points = np.stack([np.zeros(size), np.linspace(0.5, 1.5, size)])
+        offset, elsewhere = (np.asarray(_reported(target, point, units)) for point in points)
+        matrix = np.asarray(_reported_columns(target, np.eye(size), units)).T - offset[:, None]
+    if not np.allclose(elsewhere, offset + matrix @ points[1], rtol=1e-9, atol=1e-9 * np.abs(matrix).max()):
+        return None
+    row, column = np.nonzero(matrix)
+    entries = Entries(row.astype(np.int32), column.astype(np.int32), matrix[row, column])
+    return Reading(target.structure, parts, entries, offset)  # type: ignore[arg-type]
+
+
+@partial(jax.jit, static_argnums=0)
+def _reported(target: Target, flat: jax.Array, units: Any) -> jax.Array:
+    """What is reported of a flat theta (not u), in the order of the structure."""
+    theta = jax.eval_shape(target.space.theta, jnp.zeros(target.dimension, flat.dtype))
+    leaves, treedef = jax.tree.flatten(theta)
+    parts, start = [], 0
+    for leaf in leaves:
+        parts.append(flat[start : start + leaf.size].reshape(leaf.shape))
+        start += leaf.size
+    tree = jax.tree.unflatten(treedef, parts)
+    out = jax.tree.leaves(tree if target.report is None else target.report(tree, units))
+    out = out if target.order is None else [out[place] for place in target.order]
+    return jnp.concatenate([jnp.ravel(leaf).astype(flat.dtype) for leaf in out])
+
+
+@partial(jax.jit, static_argnums=0)
+def _reported_columns(target: Target, flats: jax.Array, units: Any) -> jax.Array:
+    return jax.vmap(lambda flat: _reported(target, flat, units))(flats)
+
+
+def _part(constraint: Any, shape: tuple[int, ...]) -> Part | None:
+    if isinstance(constraint, constraints.Interval):
+        return Part("interval", (constraint.lower, constraint.upper), shape)
+    for kind in _KINDS:
+        if constraint == getattr(constraints, kind):
+            return Part(kind, (), shape)
+    return None
+
+
+_KINDS = ("real", "positive", "simplex", "ordered")
+
+
+def _constraint(part: Part) -> constraints.Constraint:
+    return constraints.interval(*part.numbers) if part.kind == "interval" else getattr(constraints, part.kind)

@@ -1,0 +1,1 @@
+"""Records: what was computed, on disk."""

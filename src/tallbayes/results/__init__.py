@@ -1,0 +1,1 @@
+"""Results and what people ask of them."""

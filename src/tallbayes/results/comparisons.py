@@ -1,0 +1,175 @@
+"""Comparisons: ratios, and one thing against another, each with an interval and the errors of its ends.
+
+result.ratios()                             odds ratios or rate ratios of all coefficients
+result.compare("carrier", "EV", "UA")       two categories of a formula's column
+result.compare({"hour": 19, ...}, {...})    two rows: the difference of their linear predictors
+result.compare("a", "b")                    two parameters
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import InputError, explain
+from tallbayes.moments import Floats
+from tallbayes.posterior.coordinates import Line
+from tallbayes.results.coefficients import Number, coefficients, is_slope, ratio_name
+from tallbayes.results.result import Estimate, Result
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """exp of a coefficient: its posterior median and the ends of its interval."""
+
+    name: str
+    median: Number
+    lower: Number
+    upper: Number
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """a - b: its posterior mean, sd, interval, and the probability that a is the larger; exp of it where that is a
+    ratio of the family (`kind`)."""
+
+    a: str
+    b: str
+    mean: Number
+    sd: Number
+    median: Number
+    lower: Number
+    upper: Number
+    probability: Number
+    kind: str | None = None
+
+    @property
+    def ratio(self) -> Ratio | None:
+        if self.kind is None:
+            return None
+        return Ratio(f"{self.a} : {self.b}", self.median.exponential, self.lower.exponential, self.upper.exponential)
+
+    def __str__(self) -> str:
+        from tallbayes.views.text import number
+
+        lines = [
+            f"{self.a} - {self.b}: {number(self.mean)}, sd {number(self.sd)}, "
+            f"interval {number(self.lower)} to {number(self.upper)}"
+        ]
+        if self.ratio is not None:
+            lines.append(
+                f"{self.kind} {number(self.ratio.median)}, "
+                f"interval {number(self.ratio.lower)} to {number(self.ratio.upper)}"
+            )
+        lines.append(f"P({self.a} > {self.b}) = {number(self.probability)}")
+        return "\n".join(lines)
+
+
+def ratios(result: Result, probability: float = 0.95) -> tuple[Ratio, ...]:
+    """exp of every coefficient that has a ratio in this family."""
+    if ratio_name(result) is None:
+        got = "a model of its own" if result.regression is None else f"family {result.regression.family!r}"
+        hint = "result.posterior.quantile(p, lambda theta: ...) of what you mean"
+        raise InputError(explain("a family whose coefficients are logs of ratios", got, hint))
+    return tuple(
+        Ratio(each.name, each.median.exponential, each.lower.exponential, each.upper.exponential)
+        for each in coefficients(result, probability)
+        if is_slope(each.name, result)
+    )
+
+
+def compare(result: Result, *things: Any, probability: float = 0.95) -> Comparison:
+    """See the head of this file for what may be compared."""
+    if result.posterior is None:
+        hint = "estimate again with keep_posterior=True"
+        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
+    a, b, line, kind = _line(result, things)
+    posterior = result.posterior
+    if not np.any(line.direction):
+        raise InputError(explain("two things that differ", f"{a} and {b}", "two categories, rows or parameters"))
+    tail = (1 - probability) / 2
+    mean, square = posterior.line_moments(line)
+    ends = posterior.line_quantiles(line, np.array([tail, 0.5, 1 - tail]))
+    lower, median, upper = (_number(ends, place) for place in range(3))
+    chance = _number(posterior.line_probability(line, above=0.0), 0)
+    return Comparison(a, b, _number(mean, 0), _number(square, 0), median, lower, upper, chance, kind)
+
+
+def _number(estimate: Estimate, place: int) -> Number:
+    return Number(float(estimate.flat_value[place]), float(estimate.flat_error[place]))
+
+
+def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, Line, str | None]:
+    if len(things) == 3 and isinstance(things[0], str):
+        return _categories(result, *things)
+    if len(things) != 2:
+        hint = 'compare("carrier", "EV", "UA"), compare(row, row) or compare("a", "b")'
+        raise InputError(explain("two things, or a column and two of its categories", f"{len(things)}", hint))
+    a, b = things
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return "the first row", "the second row", _between_rows(result, a, b), ratio_name(result)
+    weights = result.posterior.weights({a: 1.0}) - result.posterior.weights({b: 1.0})
+    both = is_slope(a, result) and is_slope(b, result)
+    return a, b, _straight(result, weights), ratio_name(result) if both else None
+
+
+def _straight(result: Result, weights: Floats) -> Line:
+    line = None if result.posterior.reading is None else result.posterior.reading.combination(weights)
+    if line is None:
+        hint = "result.posterior.probability(lambda theta: ...)"
+        raise InputError(explain("parameters that are linear in R^d", "others", hint))
+    return line
+
+
+def _categories(result: Result, column: str, a: Any, b: Any) -> tuple[str, str, Line, str | None]:
+    """Two categories of a column that stands in the formula by itself: the difference of their coefficients."""
+    encoding = _encoding(result)
+    factor = next((each for each in (column, f"C({column})") if each in encoding.coding.categories), None)
+    if factor is None:
+        known = ", ".join(encoding.coding.categories) or "none"
+        raise InputError(explain("a column of categories in the formula", repr(column), f"one of: {known}"))
+    levels = encoding.coding.categories[factor]
+    weights: dict[str, float] = {}
+    for level, sign in ((a, 1.0), (b, -1.0)):
+        if level not in levels:
+            shown = ", ".join(map(repr, levels[:30]))
+            raise InputError(explain(f"a category of {column!r}", repr(level), f"one of {shown}"))
+        name = f"{factor}[T.{level}]"
+        if name in encoding.coding.names:
+            weights[name] = weights.get(name, 0.0) + sign
+        elif level != levels[0]:
+            raise InputError(explain(f"{column!r} coded against its first category", name, "compare two rows instead"))
+    if any(factor in name.split(":")[0] and ":" in name for name in encoding.coding.names):
+        hint = "compare two rows, which say at which values of the others"
+        raise InputError(explain(f"{column!r} without interactions", "a formula that has one", hint))
+    return str(a), str(b), _straight(result, _by_label(result, weights)), ratio_name(result)
+
+
+def _by_label(result: Result, weights: Mapping[str, float]) -> Floats:
+    if result.regression is not None and result.regression.heads > 1:
+        raise InputError(
+            explain("two classes", "several", 'compare("b.carrier[T.EV]", "b.carrier[T.UA]") by parameter')
+        )
+    return np.asarray(result.posterior.weights(weights))
+
+
+def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) -> Line:
+    encoding = _encoding(result)
+    if result.regression is not None and result.regression.heads > 1:
+        raise InputError(explain("two classes", "several", "result.predict of the two rows"))
+    x = encoding.encode({name: [a.get(name), b.get(name)] for name in encoding.coding.kinds})
+    direction = np.zeros(len(result.posterior.anchor.mode))
+    direction[: x.shape[1]] = (x[0] - x[1]) * encoding.response_scale
+    return Line(direction, 0.0)
+
+
+def _encoding(result: Result) -> Any:
+    if result.encoding is None:
+        hint = 'compare("[0]", "[1]") by parameter, or result.posterior.probability'
+        raise InputError(explain("a fit by a formula", "one without", hint))
+    from tallbayes.formula.encoding import Encoding
+
+    return Encoding.from_plain(result.encoding)

@@ -1,0 +1,312 @@
+"""Results for other programs: data frames, and the labelled arrays that ArviZ reads.
+
+    to_pandas          a row for every parameter: mean, sd, median, ends of an interval, each with its error
+    to_datatree        an xarray.DataTree, for ArviZ 1
+    to_inferencedata   the same groups as an arviz.InferenceData, for ArviZ before 1.0
+
+Groups: `posterior`, draws for plots (chain, draw, ...); `estimates`, what to_pandas has by parameter; `quantities`,
+what else was asked for; `levels`, what every level did. Numbers to report are in `estimates` and `quantities`: the
+draws are ends of fine paths, few of them and each with the bias of its level.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import import_module
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallbayes.errors import InputError, explain
+from tallbayes.moments import Floats
+from tallbayes.results.coefficients import Coefficient, coefficients
+from tallbayes.results.result import Estimate, Result
+from tallbayes.structure import Structure
+
+NUMBERS = ("mean", "sd", "median", "lower", "upper")
+SAMPLE_AXES = ("chain", "draw")
+PATH_LEVEL = "path_level"
+ABOUT_DRAWS = (
+    "ends of fine paths, for plots: approximate, since every level (path_level) has a bias of its own; independent, so "
+    "that ess and r_hat say nothing about errors. The answers and their errors are in the group estimates."
+)
+
+
+def to_pandas(result: Result, probability: float = 0.95) -> Any:
+    """A data frame with a row for every parameter, then one for every component of the other quantities.
+
+    Columns are mean, sd, median, lower and upper (the ends of the equal-tailed interval of that probability), each
+    followed by its Monte Carlo error (`mean_error`, ...), then Laplace's mean and sd. What the run did not keep is not
+    a number. A quantity g of your own has E g under `mean`, and nothing else.
+    """
+    pandas = require("pandas", "data frames", "'tallbayes[data]'")
+    known = coefficients(readable(result), probability)
+    names = [each.name for each in known]
+    columns = _columns(known)
+    for estimate in _others(result):
+        labels = list(estimate.structure.labels(estimate.name))
+        names += [f"quantity {label}" if label in names else label for label in labels]
+        nothing = np.full(len(labels), np.nan)
+        found = {"mean": estimate.flat_value, "mean_error": estimate.flat_error}
+        columns = {each: np.append(values, found.get(each, nothing)) for each, values in columns.items()}
+    frame = pandas.DataFrame(columns, index=pandas.Index(names, name="parameter"))
+    frame.attrs |= {"probability": probability, "status": str(result.status)}
+    return frame
+
+
+def to_datatree(result: Result, draws: int = 1000) -> Any:
+    """An xarray.DataTree in ArviZ's layout; see the head of this file for its groups.
+
+    A regression by a formula has one variable `coefficients`, by name along `coefficient` (and by class along `outcome`
+    where there are several). Other models have a variable for every parameter at the top of their theta; one array by
+    itself is called `theta`. Without kept paths there is no group `posterior`.
+    """
+    xarray = _xarray()
+    tree = xarray.DataTree.from_dict(_groups(xarray, result, draws))
+    tree.attrs |= attributes(result)
+    return tree
+
+
+def to_inferencedata(result: Result, draws: int = 1000) -> Any:
+    """An arviz.InferenceData of the same groups; ArviZ 1 has none and reads what `to_datatree` returns."""
+    arviz = require("arviz", "an InferenceData", "'arviz<1', or take result.to_datatree()")
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        hint = "result.to_datatree(), which ArviZ 1 reads, or pip install 'arviz<1'"
+        raise InputError(explain("ArviZ before 1.0, for an InferenceData", f"ArviZ {arviz.__version__}", hint))
+    return arviz.InferenceData(attrs=attributes(result), **_groups(_xarray(), result, draws))
+
+
+def require(package: str, purpose: str, install: str) -> Any:
+    """Import a package that is needed for one purpose only."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.split(".")[0]
+        got = f"{name} not installed" if isinstance(error, ModuleNotFoundError) else str(error)
+        raise InputError(explain(f"{name}, for {purpose}", got, f"pip install {install}")) from error
+
+
+def readable(result: Result) -> Result:
+    """Without a posterior that can no longer tell its parameters: one of a model's own report, loaded from a file."""
+    posterior = result.posterior
+    lost = posterior is not None and posterior.live is None and posterior.stored is None
+    return replace(result, posterior=None) if lost else result
+
+
+def formula_of(result: Result) -> str | None:
+    return None if result.encoding is None else f"{result.encoding['response']} ~ {result.encoding['coding']['right']}"
+
+
+def attributes(result: Result) -> dict[str, Any]:
+    """What is known of the run, as text and numbers, which is all that netCDF takes."""
+    cost = result.cost
+    known = {
+        **_origin(result),
+        "status": result.status.name,
+        "message": str(result.status),
+        "converged": int(result.converged),
+        "formula": formula_of(result),
+        "family": None if result.regression is None else result.regression.family,
+        "num_data": cost.num_data,
+        "evaluations": cost.evaluations,
+        "setup_evaluations": cost.setup_evaluations,
+        "seconds": cost.seconds,
+        "method": result.method,
+        "notes": "\n".join(result.notes) or None,
+        **{name: _plain(value) for name, value in result.settings.items() if name != "versions"},
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _origin(result: Result) -> dict[str, Any]:
+    """What ArviZ's schema wants of every group."""
+    return {
+        "created_at": datetime.now(UTC).isoformat(),
+        "creation_library": "tallbayes",
+        "creation_library_language": "Python",
+        "inference_library": "tallbayes",
+        "inference_library_version": result.settings.get("versions", {}).get("tallbayes", "unknown"),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return value if value is None or isinstance(value, str | int | float) else json.dumps(value, default=str)
+
+
+def _xarray() -> Any:
+    xarray = require("xarray", "labelled arrays", "'tallbayes[export]'")
+    if not hasattr(xarray, "DataTree"):
+        hint = "pip install 'tallbayes[export]'"
+        raise InputError(explain("xarray 2024.10 or newer, which has DataTree", f"xarray {xarray.__version__}", hint))
+    return xarray
+
+
+def _groups(xarray: Any, result: Result, draws: int) -> dict[str, Any]:
+    """Data sets by the name of their group."""
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+        raise InputError(explain("draws a whole number, at least 1", repr(draws), "draws=1000"))
+    result = readable(result)
+    origin = _origin(result)
+    groups = {
+        "posterior": _posterior(xarray, result, int(draws)),
+        "estimates": _estimates(xarray, result),
+        "quantities": _quantities(xarray, result),
+        "levels": _levels(xarray, result),
+    }
+    return {name: group.assign_attrs(origin) for name, group in groups.items() if group is not None}
+
+
+def _posterior(xarray: Any, result: Result, count: int) -> Any:
+    if result.posterior is None:
+        return None
+    values, levels = result.posterior.draws(count)
+    arrays, axes = {}, {"chain": [0], "draw": np.arange(len(values)), PATH_LEVEL: ("draw", levels.astype(np.int64))}
+    for each in variables(result):
+        part = values[:, each.start : each.start + each.size].reshape(1, len(values), *each.shape)
+        arrays[each.name] = ((*SAMPLE_AXES, *(name for name, _ in each.axes)), part)
+        axes |= {name: list(labels) for name, labels in each.axes}
+    about = {"note": ABOUT_DRAWS, "sample_dims": list(SAMPLE_AXES), "sampling_time": result.cost.seconds}
+    return xarray.Dataset(arrays, axes, about)
+
+
+def _estimates(xarray: Any, result: Result) -> Any:
+    known = coefficients(result)
+    if not known:
+        return None
+    arrays = {name: ("parameter", values) for name, values in _columns(known).items()}
+    note = "posterior mean, sd, median and ends of the 95% interval; _error: Monte Carlo, remaining bias included"
+    return xarray.Dataset(arrays, {"parameter": [each.name for each in known]}, {"note": note})
+
+
+def _quantities(xarray: Any, result: Result) -> Any:
+    """Expectations of the other quantities, by component."""
+    others = _others(result)
+    if not others:
+        return None
+    fields = ("value", "standard_error", "bias_bound", "tolerance")
+    arrays = {each: ("quantity", np.concatenate([getattr(one, f"flat_{each}") for one in others])) for each in fields}
+    labels = [label for one in others for label in one.structure.labels(one.name)]
+    return xarray.Dataset(arrays, {"quantity": labels}, {"note": "posterior expectations, with their errors"})
+
+
+def _levels(xarray: Any, result: Result) -> Any:
+    """By level; moments of what it adds, by component of every quantity."""
+    levels, estimates = result.levels, result.estimates.values()
+    if not levels:
+        return None
+    arrays: dict[str, Any] = {
+        name: ("level", np.array([getattr(level, name) for level in levels]))
+        for name in ("step", "time", "samples", "evaluations")
+    }
+    for name in ("mean", "variance", "kurtosis", "consistency"):
+        rows = [np.concatenate([getattr(level, name)[one.name] for one in estimates]) for level in levels]
+        arrays[name] = (("level", "component"), np.stack(rows))
+    labels = [label for one in estimates for label in one.structure.labels(one.name)]
+    return xarray.Dataset(arrays, {"level": np.arange(len(levels)), "component": labels})
+
+
+def _columns(known: Sequence[Coefficient]) -> dict[str, Floats]:
+    """Every number and its error, then Laplace's."""
+    columns: dict[str, Floats] = {}
+    for name in NUMBERS:
+        pairs = np.array([getattr(each, name) for each in known], np.float64).reshape(-1, 2)
+        columns |= {name: pairs[:, 0], f"{name}_error": pairs[:, 1]}
+    laplace = {name: [getattr(each, name) for each in known] for name in ("laplace_mean", "laplace_sd")}
+    return columns | {name: np.array(values, np.float64) for name, values in laplace.items()}
+
+
+def _others(result: Result) -> list[Estimate]:
+    """The quantities that are not the parameters' own means and sds."""
+    return [estimate for name, estimate in result.estimates.items() if name not in ("mean", "sd")]
+
+
+class Variable(NamedTuple):
+    """A stretch of the flat parameters as an array, its axes with names and labels."""
+
+    name: str
+    start: int
+    axes: tuple[tuple[str, Sequence[Any]], ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(labels) for _, labels in self.axes)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+def variables(result: Result) -> list[Variable]:
+    """The parameters as ArviZ sees them."""
+    structure, regression = _structure(result), result.regression
+    if result.encoding is not None and structure.kind == "dict":
+        return _by_coefficient(structure, 0 if regression is None else regression.extras)
+    if structure.kind != "dict":
+        return _renamed(list(_parts("theta" if regression is None else "coefficients", structure, 0)))
+    found: list[Variable] = []
+    start = 0
+    for key, child in zip(structure.keys, structure.children, strict=True):
+        found += _parts(str(key), child, start)
+        start += child.size
+    return _renamed(found)
+
+
+def _structure(result: Result) -> Structure:
+    posterior = result.posterior
+    return posterior.live[0].structure if posterior.live is not None else posterior.stored.structure
+
+
+def _by_coefficient(structure: Structure, extras: int) -> list[Variable]:
+    """Coefficients by name, or by class and name; what stands after them has a variable of its own."""
+    first = structure.children[0]
+    if first.kind == "dict":
+        return [Variable("coefficients", 0, (("outcome", structure.keys), ("coefficient", first.keys)))]
+    count = len(structure.keys) - extras
+    apart = [Variable(name, place) for place, name in enumerate(structure.keys) if place >= count]
+    return [Variable("coefficients", 0, (("coefficient", structure.keys[:count]),)), *apart]
+
+
+def _parts(name: str, structure: Structure, start: int) -> Iterator[Variable]:
+    """One variable where all children are alike, else one for each of them."""
+    labels = _labels(structure)
+    if labels is not None:
+        if structure.size:
+            yield Variable(name, start, tuple((f"{name}_dim_{i}", each) for i, each in enumerate(labels)))
+        return
+    for key, child in zip(structure.keys, structure.children, strict=True):
+        yield from _parts(f"{name}.{key}" if structure.kind == "dict" else f"{name}[{key}]", child, start)
+        start += child.size
+
+
+def _labels(structure: Structure) -> list[Sequence[Any]] | None:
+    """Labels along every axis of a box of numbers; None where it is none."""
+    if structure.kind == "leaf":
+        return [range(length) for length in structure.shape]
+    if not structure.children:
+        return []
+    first, *others = structure.children
+    inner = _labels(first)
+    if inner is None or any(child != first for child in others):
+        return None
+    return [[str(key) for key in structure.keys] if structure.kind == "dict" else structure.keys, *inner]
+
+
+def _renamed(found: Sequence[Variable]) -> list[Variable]:
+    """Names that neither a tree of groups nor a data set refuses: without slashes, and no two alike."""
+    taken = {*SAMPLE_AXES, PATH_LEVEL}
+    named = [each._replace(name=_free(each.name, taken)) for each in found]
+    return [each._replace(axes=tuple((_free(axis, taken), labels) for axis, labels in each.axes)) for each in named]
+
+
+def _free(name: str, taken: set[str]) -> str:
+    name = name.replace("/", "|")
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name

@@ -1,0 +1,271 @@
+"""Predictions for new rows, in the terms of the fit: from a table, from arrays, or from one file into another.
+
+result.predict(rows)                      posterior mean of the response (or of every class), its sd, its errors
+result.predict("new.parquet", out="predictions.parquet")      a batch at a time, in memory that does not grow
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, InputError, explain
+from tallbayes.model.linear import Layout
+from tallbayes.model.links import COUNTS, Wanted
+from tallbayes.moments import Floats
+from tallbayes.posterior.prediction_errors import FIELDS, Predicted
+from tallbayes.posterior.predictive import Own, Predictor, Regression, make_predictor
+from tallbayes.results.result import Result
+
+if TYPE_CHECKING:
+    from tallbayes.formula.encoding import Encoding
+
+
+SPREADS = ("sd", "error", "sd_error")
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Posterior expectations by row, or by row and class: of the response, of P(y = class), of P(y >= k).
+
+    `sd` is that of the prediction over the posterior, noise of the response apart; `standard_error` and `bias_bound`
+    are the Monte Carlo errors of `mean`, `sd_standard_error` and `sd_bias_bound` those of `sd`. `at_least` holds the
+    same for P(y >= k), by k.
+    """
+
+    mean: Floats
+    sd: Floats
+    standard_error: Floats
+    bias_bound: Floats
+    sd_standard_error: Floats
+    sd_bias_bound: Floats
+    classes: tuple[Any, ...] | None = None
+    at_least: Mapping[int, Prediction] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @property
+    def error(self) -> Floats:
+        """sqrt(standard_error^2 + bias_bound^2)."""
+        return np.hypot(self.standard_error, self.bias_bound)
+
+    @property
+    def sd_error(self) -> Floats:
+        """sqrt(sd_standard_error^2 + sd_bias_bound^2)."""
+        return np.hypot(self.sd_standard_error, self.sd_bias_bound)
+
+    def columns(self) -> dict[str, Floats]:
+        """By name, one array a column, as they are written to files: value, sd, and the error of each of the two."""
+        whole = self.mean, self.sd, self.error, self.sd_error
+        if self.mean.ndim == 1:
+            parts = dict(zip(("prediction", *SPREADS), whole, strict=True))
+        else:
+            parts = {}
+            for place, each in enumerate(self.classes or range(self.mean.shape[1])):
+                names = (f"{name}({each})" for name in ("P", *SPREADS))
+                parts |= dict(zip(names, (values[:, place] for values in whole), strict=True))
+        for k, tail in self.at_least.items():
+            names = (f"{name}(y>={k})" for name in ("P", *SPREADS))
+            parts |= dict(zip(names, (tail.mean, tail.sd, tail.error, tail.sd_error), strict=True))
+        return parts
+
+    def to_pandas(self) -> Any:
+        """A data frame of the columns."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
+
+    def __str__(self) -> str:
+        from tallbayes.views.text import table
+
+        columns = self.columns()
+        shown = min(len(self), 10)
+        rows = [[str(i), *(f"{values[i]:.4g}" for values in columns.values())] for i in range(shown)]
+        more = f"\n... and {len(self) - shown:,} more rows" if len(self) > shown else ""
+        return table(("row", *columns), rows) + more
+
+
+def predict(
+    result: Result,
+    rows: Any,
+    *,
+    at_least: int | Sequence[int] | None = None,
+    offset: Any = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Any:
+    """See `Result.predict`."""
+    ks = () if at_least is None else tuple(int(k) for k in np.atleast_1d(at_least))
+    kind = _kind(result, ks)
+    if out is not None:
+        return _write(predict_batches(result, rows, at_least=at_least, offset=offset), Path(out))
+    parts = list(_stream(result, kind, rows, offset))
+    if not parts:
+        raise DataError(explain("at least one row", "0 rows", "check the table"))
+    return _named(result, kind, Predicted.joined(parts), ks)
+
+
+def _kind(result: Result, ks: tuple[int, ...]) -> Regression | Own:
+    if result.posterior is None:
+        hint = "estimate again with keep_posterior=True and method=None"
+        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
+    regression = result.regression
+    if regression is not None:
+        if ks and regression.family not in COUNTS:
+            raise InputError(explain("at_least for counts", f"family {regression.family!r}", "leave it out"))
+        layout = Layout(regression.heads, regression.intercept, regression.extras)
+        return Regression(Wanted(regression.family, ks), layout)
+    live = result.posterior.live
+    if live is None or live[0].predict is None:
+        hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"
+        raise InputError(explain("a model that says what to predict", "one that does not", hint))
+    if ks:
+        raise InputError(explain("at_least for counts of a family", "a model of its own", "predict P(y >= k) itself"))
+    return Own(live[0], live[0].predict)
+
+
+def _stream(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Predicted]:
+    predictor: Predictor | None = None
+    for part in _inputs(result, kind, rows, offset):
+        predictor = predictor or make_predictor(result.posterior, kind, part)
+        yield predictor.all(part)
+
+
+def _inputs(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Any]:
+    """What the kind reads, part by part of the rows."""
+    if result.encoding is not None:
+        from tallbayes.formula.encoding import Encoding
+
+        yield from _encoded(Encoding.from_plain(result.encoding), rows, offset)
+        return
+    if isinstance(kind, Own):
+        import jax
+
+        yield jax.tree.map(np.asarray, rows)
+        return
+    x = np.asarray(rows["x"] if isinstance(rows, Mapping) else rows)
+    columns = _columns_of(result)
+    if x.ndim != 2 or x.shape[1] != columns:
+        raise DataError(explain(f"x of shape (N, {columns})", f"shape {x.shape}", "one row a prediction: x[None]"))
+    if not np.all(np.isfinite(x)):
+        row = int(np.argmin(np.isfinite(x).all(axis=1)))
+        raise DataError(explain("finite numbers in x", f"others in row {row}", "leave such rows out"))
+    given = rows.get("offset", offset) if isinstance(rows, Mapping) else offset
+    regression = result.regression
+    if regression is not None and regression.scales is not None:
+        x = (x - regression.means) / regression.scales
+    yield x, _offsets(given, len(x))
+
+
+def _columns_of(result: Result) -> int:
+    regression, size = result.regression, len(result.posterior.anchor.mode)
+    assert regression is not None
+    return (size - regression.extras) // regression.heads - regression.intercept
+
+
+def _encoded(encoding: Encoding, rows: Any, offset: Any) -> Iterator[Any]:
+    from tallbayes.rows.batches import batches
+
+    wanted = list(encoding.coding.kinds)
+    column = offset if isinstance(offset, str) else encoding.offset if offset is None else None
+    if column == "":
+        raise InputError(explain("offset=, since the fit had one", "none", "an array, or the name of a column"))
+    start = 0
+    for batch in batches(_as_table(rows), [*wanted, *([column] if column else [])] or None):
+        x = encoding.encode(batch.select(wanted) if wanted else batch)
+        x = np.ones((len(x), 1)) if x.shape[1] == 0 else x
+        given = np.asarray(batch.column(column), np.float64) if column else None
+        if column is None and offset is not None:
+            given = np.asarray(offset, np.float64)[start : start + len(x)]
+        start += len(x)
+        yield x, _offsets(given, len(x)) / encoding.response_scale
+
+
+def _as_table(rows: Any) -> Any:
+    """One row may be given as a dict of values, several as a list of such dicts."""
+    if isinstance(rows, Mapping) and rows and all(np.ndim(value) == 0 for value in rows.values()):
+        rows = [rows]
+    if isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows):
+        return {name: [row.get(name) for row in rows] for name in rows[0]}
+    return rows
+
+
+def _offsets(given: Any, count: int) -> Floats:
+    if given is None:
+        return np.zeros(count)
+    offsets = np.broadcast_to(np.asarray(given, np.float64), (count,)) if np.ndim(given) == 0 else np.asarray(given)
+    if offsets.shape != (count,) or not np.all(np.isfinite(offsets)):
+        raise DataError(
+            explain(f"a finite offset for each of {count} rows", f"shape {offsets.shape}", "one number a row")
+        )
+    return offsets.astype(np.float64)
+
+
+def _named(result: Result, kind: Any, found: Predicted, ks: tuple[int, ...]) -> Prediction:
+    """In the units of the response, with classes and P(y >= k) by their names."""
+    scale, shift, classes = 1.0, 0.0, None
+    if result.regression is not None:
+        scale, shift = result.regression.response_scale, result.regression.response_mean
+    if result.encoding is not None:
+        scale, shift = result.encoding["response_scale"], result.encoding["response_mean"]
+        classes = None if result.encoding["classes"] is None else tuple(result.encoding["classes"])
+    count = found.mean.shape[1] - len(ks)
+    parts = {each: getattr(found, each)[:, :count] for each in FIELDS}
+    if count == 1:
+        parts = {each: values * scale for each, values in parts.items()}
+        parts["mean"] = parts["mean"] + shift
+    if count == 1:
+        parts = {each: values[:, 0] for each, values in parts.items()}
+    tails = {
+        k: Prediction(**{each: getattr(found, each)[:, count + place] for each in FIELDS}) for place, k in enumerate(ks)
+    }
+    return Prediction(**parts, classes=classes, at_least=tails)
+
+
+def predict_batches(result: Result, rows: Any, *, at_least: Any = None, offset: Any = None) -> Iterator[Prediction]:
+    """Predictions a batch of rows at a time, in order."""
+    ks = () if at_least is None else tuple(int(k) for k in np.atleast_1d(at_least))
+    kind = _kind(result, ks)
+    for found in _stream(result, kind, rows, offset):
+        yield _named(result, kind, found, ks)
+
+
+def _write(parts: Iterator[Prediction], path: Path) -> int:
+    """Into a file, a batch at a time; the number of rows."""
+    from tallbayes.rows.columns import require
+
+    arrow = require("pyarrow")
+    if path.suffix not in (".csv", ".parquet"):
+        raise InputError(explain("out ending in .csv or .parquet", repr(path.name), "predictions.parquet"))
+    partial, count, writer = path.with_name(path.name + ".partial"), 0, None
+    try:
+        for part in parts:
+            table = arrow.table(part.columns())
+            writer = writer or _writer(partial, path.suffix, table.schema)
+            writer.write_table(table)
+            count += table.num_rows
+        if writer is not None:
+            writer.close()
+            os.replace(partial, path)
+    finally:
+        if writer is not None:
+            writer.close()
+        partial.unlink(missing_ok=True)
+    if not count:
+        raise DataError(explain("at least one row", "0 rows", "check the table"))
+    return count
+
+
+def _writer(path: Path, suffix: str, schema: Any) -> Any:
+    if suffix == ".parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetWriter(str(path), schema)
+    import pyarrow.csv
+
+    return pyarrow.csv.CSVWriter(str(path), schema)

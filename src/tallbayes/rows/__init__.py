@@ -1,0 +1,1 @@
+"""The rows: one table, in memory or on disk."""

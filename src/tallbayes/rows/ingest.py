@@ -1,0 +1,263 @@
+"""Ingest: any number of CSV, Parquet and Arrow files into one table on disk, shuffled, that is mapped into memory.
+
+    deal    batches are packed into rows of float64, and dealt to buckets; columns are learnt
+    order   bucket after bucket is shuffled, and its rows converted and appended to the fields of the table
+    seal    padded, digested, renamed
+
+The journal "dealt" tells which rows of which file are in, and all that has been learnt; "ordered" how many buckets
+are. What was written after a journal is cut off and done again, so that a table has the same bytes however often its
+making was interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, TableError, explain
+from tallbayes.rows.batches import pieces
+from tallbayes.rows.columns import require
+from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
+from tallbayes.rows.on_disk import MOST_ROWS, Stored
+from tallbayes.rows.packing import Layout, Learnt, layout, pack
+from tallbayes.rows.shuffling import Deal, buckets_for, sync_file, write_whole
+from tallbayes.rows.unfinished import Look, Making, Unfinished, finished_before, unfinished_table, writing
+
+FORMAT = "tallbayes ingest 1"
+
+
+def ingest(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    progress: Look | None = None,
+    overwrite: bool = False,
+) -> Stored:
+    """Make a table at `out` of the rows of files, in random order, in memory that does not grow with them.
+
+    `paths` are .csv, .tsv (also .gz), .parquet and .arrow files with the same columns, folders of them, or patterns;
+    `columns` the ones to keep. The same call goes on from where an interrupted one was. With `overwrite` a table at
+    `out` is replaced, and an unfinished one of other files is thrown away. `progress` is called with looks: stage,
+    share of it, rows, bytes, seconds.
+
+        table = tb.ingest("flights-*.parquet", "flights.table")
+        tb.fit("late ~ hour + C(carrier)", table, tolerance=0.01)
+    """
+    files = list_files(paths)
+    asked = _asked(files, columns)
+    finished = finished_before(out, asked)
+    if finished is not None:
+        return finished
+    with unfinished_table(out, overwrite) as work:
+        try:
+            run = _begin(files, asked, work, overwrite)
+            run.look = progress
+            run.deal_files()
+            run.put_in_order()
+            return run.seal()
+        except TableError:
+            raise
+        except DataError:
+            # Files that have to be changed cannot be gone on with.
+            work.discard()
+            raise
+
+
+@dataclass
+class Run:
+    """One table in the making from files."""
+
+    work: Unfinished
+    files: list[File]
+    learnt: list[Learnt]
+    deal: Deal
+    asked: dict[str, Any]
+    rows_of: list[int] = field(default_factory=list)
+    complete: bool = False
+    told_complete: bool = False
+    ordered: int = 0
+    resumed: bool = False
+    look: Look | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * len(self.learnt)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Settled once, after all rows are in."""
+        return layout(self.learnt)
+
+    def deal_files(self) -> None:
+        """Read what is not in yet, and deal it to the buckets."""
+        begun = self.deal.num_rows
+        while not self.complete:
+            number = max(len(self.rows_of) - 1, 0)
+            self._deal_file(number, begun)
+            self.complete = number == len(self.files) - 1
+            self.rows_of += [] if self.complete else [0]
+        with writing(self.work.folder):
+            self.deal.flush()
+        self.deal.release()
+        if not self.deal.num_rows:
+            names = ", ".join(file.label for file in self.files[:3])
+            raise DataError(explain(f"at least one row in {names}", "0 rows", "check how the files were written"))
+
+    def _deal_file(self, number: int, begun: int) -> None:
+        file = self.files[number]
+        file.require_unchanged()
+        self.rows_of = self.rows_of or [0]
+        wanted = [column.name for column in self.learnt]
+        for piece in _ahead(pieces(file.path, wanted, self.rows_of[-1], _types_of(self.learnt))):
+            rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1])
+            with writing(self.work.folder):
+                self.deal.add(rows)
+                self.rows_of[-1] += len(rows)
+                if self.work.due():
+                    self._keep_dealt()
+            if self.deal.num_rows > MOST_ROWS:
+                hint = "several tables: row numbers are 32 bits wide"
+                raise TableError(explain(f"at most {MOST_ROWS:,} rows", f"more by {file.label}", hint))
+            self._tell("reading", self._share_read(number, piece.share), self.deal.num_rows, begun)
+        file.require_unchanged()
+
+    def _keep_dealt(self) -> None:
+        """The first journal: after the disk holds the buckets it tells of."""
+        started = time.monotonic()
+        self.deal.flush()
+        self.deal.sync()
+        document = {
+            "asked": self.asked,
+            "rows": self.rows_of,
+            "complete": self.complete,
+            "counts": self.deal.counts.tolist(),
+            "columns": [column.to_json() for column in self.learnt],
+        }
+        self.work.write("dealt", document, started)
+        self.told_complete = self.complete
+
+    def put_in_order(self) -> None:
+        """Append the rows of every bucket, shuffled and converted, to the files of the fields."""
+        ends = np.cumsum(self.deal.counts)
+        begun = done = int(ends[self.ordered - 1]) if self.ordered else 0
+        kept = self.ordered
+        with writing(self.work.folder), ExitStack() as stack:
+            descriptors = []
+            for each in self.layout.fields:
+                opened = stack.enter_context(open(self.work.table / each.file, "ab", buffering=0))
+                opened.truncate(done * each.row_bytes)
+                descriptors.append(opened.fileno())
+            for bucket in range(self.ordered, self.deal.num_buckets):
+                for packed in _ahead(self.deal.shuffled(bucket)):
+                    rows = packed.view(np.float64).reshape(len(packed), -1)
+                    for descriptor, values in zip(descriptors, self.layout.convert(rows), strict=True):
+                        write_whole(descriptor, values)
+                done = int(ends[bucket])
+                self.ordered = bucket + 1
+                if self.work.due():
+                    kept = self._keep_ordered(kept)
+                self._tell("shuffling", done / self.deal.num_rows, done, begun)
+
+    def _keep_ordered(self, kept: int) -> int:
+        """The second journal; buckets that it tells to be in order are no longer needed."""
+        if not self.told_complete:
+            self._keep_dealt()
+        started = time.monotonic()
+        for each in self.layout.fields:
+            sync_file(self.work.table / each.file)
+        self.work.write("ordered", {"buckets": self.ordered}, started)
+        for bucket in range(kept, self.ordered):
+            self.deal.file(bucket).unlink(missing_ok=True)
+        return self.ordered
+
+    def seal(self) -> Stored:
+        """The table in its place."""
+        num_rows = self.deal.num_rows
+        self._tell("sealing", 0.0, num_rows, num_rows)
+        source = {**self.asked, "rows": self.rows_of}
+        with writing(self.work.folder):
+            return self.work.seal(num_rows, self.layout.fields, True, self.layout.columns, source)
+
+    def _share_read(self, number: int, share: float) -> float:
+        before = sum(file.size for file in self.files[:number])
+        return (before + share * self.files[number].size) / sum(file.size for file in self.files)
+
+    def _tell(self, stage: str, share: float, rows: int, begun: int) -> None:
+        if self.look is not None:
+            seconds = time.monotonic() - self.started
+            self.look(Making(stage, share, rows, (rows - begun) * self.row_bytes, seconds, self.resumed))
+
+
+def _asked(files: list[File], columns: Sequence[str] | None) -> dict[str, Any]:
+    """What tells one ingest from another; a table keeps it as its source."""
+    names = None if columns is None else list(columns)
+    return {"format": FORMAT, "columns": names, "files": [file.stamp() for file in files]}
+
+
+def _begin(files: list[File], asked: dict[str, Any], work: Unfinished, overwrite: bool) -> Run:
+    """The run that was interrupted, if there is one; else a new one."""
+    found = work.read("dealt")
+    if found is not None and found.get("asked") != asked and not overwrite:
+        _refuse_other(found.get("asked"), asked, files, work)
+    if found is not None and found.get("asked") == asked:
+        run = _resumed(found, files, work, asked)
+        if run is not None:
+            return run
+    kinds = shared_columns(files, asked["columns"])
+    with writing(work.folder):
+        work.clear()
+    row_bytes = 8 * len(kinds)
+    num_buckets = buckets_for(sum(packed_bytes(file, row_bytes) for file in files))
+    learnt = [Learnt(name, kind) for name, kind in kinds.items()]
+    return Run(work, files, learnt, Deal(work.buckets, row_bytes, num_buckets), asked)
+
+
+def _resumed(found: dict[str, Any], files: list[File], work: Unfinished, asked: dict[str, Any]) -> Run | None:
+    """The run as its journals tell it; None where the files of the work are not there to go on with."""
+    learnt = [Learnt.from_json(each) for each in found["columns"]]
+    deal = Deal(work.buckets, 8 * len(learnt), len(found["counts"]), found["counts"])
+    complete = found["complete"]
+    ordered = int((work.read("ordered") or {"buckets": 0})["buckets"]) if complete else 0
+    if not deal.fits(ordered) or (ordered and not _fields_hold(int(deal.counts[:ordered].sum()), learnt, work)):
+        return None
+    return Run(work, files, learnt, deal, asked, found["rows"], complete, complete, ordered, resumed=True)
+
+
+def _fields_hold(num_rows: int, learnt: list[Learnt], work: Unfinished) -> bool:
+    files = [(work.table / each.file, num_rows * each.row_bytes) for each in layout(learnt).fields]
+    return all(file.is_file() and file.stat().st_size >= size for file, size in files)
+
+
+def _refuse_other(before: Any, asked: dict[str, Any], files: list[File], work: Unfinished) -> None:
+    stamps = {path: stamp for path, *stamp in before["files"]} if isinstance(before, dict) else {}
+    for file in files:
+        path, *stamp = file.stamp()
+        if path in stamps and stamps[path] != stamp:
+            raise changed(file)
+    got = f"one of other files or columns, unfinished in {str(work.folder)!r}"
+    raise TableError(explain("the ingest that was begun", got, "that one again, or overwrite=True to start anew"))
+
+
+def _ahead(parts: Iterator[Any]) -> Iterator[Any]:
+    """The same, the next of them made on a thread while one is used."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = thread.submit(next, parts, None)
+            yield part
+
+
+def _types_of(learnt: list[Learnt]) -> dict[str, Any]:
+    """Arrow types of columns whose kind is known: a CSV file is not asked to guess them again."""
+    arrow = require("pyarrow")
+    types = {"number": arrow.float64(), "whole": arrow.int64(), "bool": arrow.bool_(), "text": arrow.string()}
+    return {column.name: types[column.kind] for column in learnt if column.kind}

@@ -1,0 +1,328 @@
+"""Tables on disk: rows that are mapped into memory as they lie, written once, and known by their digest.
+
+    TABLE/table.json   how many rows, which fields of which type and shape, digests, and where the rows came from
+    TABLE/x.bin        one file a field, row after row, padded with copies of the first row as a table in memory is
+
+A mapped file starts at a page, so on a CPU it is the device array itself: nothing of its size is ever held. A folder
+without table.json is not a table yet; one whose files are not what their digests say is refused by name. Files are
+read through once for that, and not again until they change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tallbayes.anchor.sums import CHUNK_ROWS
+from tallbayes.errors import TableError, explain
+from tallbayes.rows.table import MAX_THREADS, Table, capacity_for
+
+FORMAT = "tallbayes table 1"
+HEADER = "table.json"
+SEEN = "verified.json"
+READ_BYTES = 2**22
+MOST_ROWS = 2**31 - 2**18
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a table: its name, type, and shape of one row."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+    @property
+    def row_bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.bin"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the files a table was made of: the place of its numbers in a row, and what they stand for.
+
+    `kind` is "number", "whole", "bool" or "text"; of text the codes are places among the sorted `levels`. What is
+    missing (`missing` counts it) is NaN among "numbers", and -1 for text and bools, which lie among "codes". Whole
+    numbers lie among "codes" unless some are missing or beyond 32 bits: then they too are "numbers".
+    """
+
+    name: str
+    field: str
+    place: int
+    kind: str
+    levels: tuple[str, ...] = ()
+    missing: int = 0
+    least: float = 0.0
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table on disk; `digest` tells it from any other. What it holds is read when it is asked for."""
+
+    path: Path
+    num_rows: int
+    shuffled: bool
+    fields: tuple[Field, ...]
+    digests: Mapping[str, tuple[str, ...]]
+    columns: tuple[Column, ...] = ()
+    source: Mapping[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    @property
+    def capacity(self) -> int:
+        return capacity_for(self.num_rows)
+
+    @property
+    def digest(self) -> str:
+        """Of the contents alone: not of where they lie, nor of where they came from."""
+        return hashlib.sha256(json.dumps(_contents(self), sort_keys=True).encode()).hexdigest()
+
+    def arrays(self) -> dict[str, np.memmap]:
+        """The fields as mapped files of `capacity` rows, the padding included."""
+        return {field.name: self._map(field) for field in self.fields}
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """The fields without the padding."""
+        return {name: array[: self.num_rows] for name, array in self.arrays().items()}
+
+    def _map(self, field: Field) -> np.memmap:
+        try:
+            return np.memmap(self.path / field.file, field.dtype, "r", shape=(self.capacity, *field.shape))
+        except (OSError, ValueError) as error:
+            raise _broken(self.path / field.file, f"{type(error).__name__}: {error}") from error
+
+
+def open_table(path: str | Path, verify: bool = True) -> Stored:
+    """A table that `tallbayes ingest` or `tb.write_table` made; `tb.estimate` and `tb.fit` take it as their data.
+
+    A header that is torn, a file that is missing, cut or changed is a TableError that names it. With `verify=False`
+    only sizes are looked at.
+    """
+    path = Path(path).absolute()
+    header = path / HEADER
+    if not header.is_file():
+        unfinished = path.with_name(f"{path.name}.partial").is_dir()
+        hint = "the ingest command again, which goes on from where it was" if unfinished else "tallbayes ingest"
+        got = f"nothing at {str(path)!r}" if not path.exists() else f"{str(path)!r} without {HEADER}"
+        raise TableError(explain("a table on disk", f"{got}, unfinished" if unfinished else got, hint))
+    try:
+        document = json.loads(header.read_text())
+        if document.get("format") != FORMAT:
+            hint = "ingest the files again with this version"
+            raise TableError(explain(f"{FORMAT!r} in {str(header)!r}", repr(document.get("format")), hint))
+        stored = _read_header(path, document)
+        whole = stored.digest == document["digest"]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _broken(header, f"{type(error).__name__}: {error}") from error
+    if not whole:
+        raise _broken(header, "entries that do not fit its own digest")
+    _require_sizes(stored)
+    if verify:
+        _verify(stored)
+    return stored
+
+
+def map_table(stored: Stored, names: Any = None, units: Any = None) -> Table:
+    """The rows on the device without a copy: on a CPU the mapped files themselves.
+
+    They are a dict by field, or a pytree like `names`, whose leaves are names of fields.
+    """
+    with jax.enable_x64(True):
+        fields = {name: jax.device_put(array, may_alias=True) for name, array in stored.arrays().items()}
+        rows = fields if names is None else jax.tree.map(fields.__getitem__, names)
+        units = jax.tree.map(lambda array: jax.device_put(np.asarray(array, np.float64)), units)
+    return Table(rows, stored.num_rows, stored.shuffled, units, stored, names)
+
+
+def spill(table: Table, folder: Path) -> Table:
+    """The same table with a copy of its rows on disk, for those who cannot see this memory."""
+    partial = folder / "rows.partial"
+    partial.mkdir(parents=True)
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(table.rows)]
+    fields = tuple(Field(f"leaf{k}", leaf.dtype.name, leaf.shape[1:]) for k, leaf in enumerate(leaves))
+    for field, leaf in zip(fields, leaves, strict=True):
+        leaf.tofile(partial / field.file)
+    names = jax.tree.unflatten(jax.tree.structure(table.rows), [field.name for field in fields])
+    stored = seal(partial, folder / "rows", table.num_rows, fields, shuffled=table.shuffled)
+    return replace(table, stored=stored, names=names)
+
+
+def seal(
+    folder: Path,
+    final: Path,
+    num_rows: int,
+    fields: tuple[Field, ...],
+    *,
+    shuffled: bool,
+    columns: tuple[Column, ...] = (),
+    source: Mapping[str, Any] | None = None,
+) -> Stored:
+    """Make a table of a folder whose files hold `num_rows` rows each: pad, digest, write the header, and rename.
+
+    Until the last step there is no table at `final`, or an older one; after it there is a whole one.
+    """
+    if not 0 < num_rows <= MOST_ROWS:
+        hint = "several tables: row numbers are 32 bits wide" if num_rows else "check how the files were written"
+        raise TableError(explain(f"1 to {MOST_ROWS:,} rows", f"{num_rows:,}", hint))
+    capacity = capacity_for(num_rows)
+    for field in fields:
+        _pad(folder / field.file, field, num_rows, capacity)
+    bare = Stored(folder, num_rows, shuffled, fields, {}, columns, source)
+    stored = replace(bare, digests={field.name: _digests(bare, field) for field in fields})
+    document = {"format": FORMAT, **_contents(stored), "source": source, "digest": stored.digest}
+    written = folder / f"{HEADER}.partial"
+    with open(written, "w") as file:
+        file.write(json.dumps(document, indent=1))
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(written, folder / HEADER)
+    _remember(stored)
+    _take_place(folder, final)
+    return replace(stored, path=final.absolute())
+
+
+def _take_place(folder: Path, final: Path) -> None:
+    """Rename; a table that is there stays until then, and comes back if its place cannot be taken."""
+    older = final.with_name(f"{final.name}.older")
+    replaces = (final / HEADER).is_file()
+    if replaces:
+        shutil.rmtree(older, ignore_errors=True)
+        os.rename(final, older)
+    try:
+        os.rename(folder, final)
+    except BaseException:
+        if replaces:
+            os.rename(older, final)
+        raise
+    shutil.rmtree(older, ignore_errors=True)
+
+
+def _contents(stored: Stored) -> dict[str, Any]:
+    return {
+        "num_rows": stored.num_rows,
+        "shuffled": stored.shuffled,
+        "fields": [[field.name, field.dtype, list(field.shape)] for field in stored.fields],
+        "columns": [list(asdict(column).values()) for column in stored.columns],
+        "digests": {name: list(parts) for name, parts in stored.digests.items()},
+    }
+
+
+def _read_header(path: Path, document: dict[str, Any]) -> Stored:
+    return Stored(
+        path=path,
+        num_rows=int(document["num_rows"]),
+        shuffled=bool(document["shuffled"]),
+        fields=tuple(Field(name, dtype, tuple(shape)) for name, dtype, shape in document["fields"]),
+        digests={name: tuple(parts) for name, parts in document["digests"].items()},
+        columns=tuple(
+            Column(name, field, place, kind, tuple(levels), *rest)
+            for name, field, place, kind, levels, *rest in document["columns"]
+        ),
+        source=document["source"],
+    )
+
+
+def _pad(file: Path, field: Field, num_rows: int, capacity: int) -> None:
+    """Cut or fill up the file to `capacity` rows, the spare ones copies of the first."""
+    with open(file, "r+b") as opened:
+        if os.fstat(opened.fileno()).st_size < num_rows * field.row_bytes:
+            raise _broken(file, f"fewer than {num_rows:,} rows")
+        first = opened.read(field.row_bytes)
+        opened.truncate(num_rows * field.row_bytes)
+        opened.seek(0, os.SEEK_END)
+        opened.write(first * (capacity - num_rows))
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _require_sizes(stored: Stored) -> None:
+    for field in stored.fields:
+        file, wanted = stored.path / field.file, stored.capacity * field.row_bytes
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            raise _broken(file, f"{type(error).__name__}: {error}") from error
+        if size != wanted:
+            raise _broken(file, f"{size:,} bytes where there should be {wanted:,}")
+
+
+def _verify(stored: Stored) -> None:
+    """Read all files through, unless they have not changed since somebody did."""
+    if _stamps(stored) == _remembered(stored):
+        return
+    for field in stored.fields:
+        found = _digests(stored, field)
+        for chunk, (have, wanted) in enumerate(zip(found, stored.digests[field.name], strict=True)):
+            if have != wanted:
+                first, last = chunk * CHUNK_ROWS, min((chunk + 1) * CHUNK_ROWS, stored.num_rows) - 1
+                raise _broken(stored.path / field.file, f"other bytes than were written in rows {first:,} to {last:,}")
+    _remember(stored)
+
+
+def _digests(stored: Stored, field: Field) -> tuple[str, ...]:
+    """SHA-256 of every chunk of rows, on threads."""
+    chunks = range(0, stored.capacity, CHUNK_ROWS)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as threads:
+        tasks = [threads.submit(_digest, stored.path / field.file, start * field.row_bytes, field) for start in chunks]
+        return tuple(task.result() for task in tasks)
+
+
+def _digest(file: Path, offset: int, field: Field) -> str:
+    total, left = hashlib.sha256(), CHUNK_ROWS * field.row_bytes
+    with open(file, "rb") as opened:
+        opened.seek(offset)
+        while left > 0:
+            part = opened.read(min(READ_BYTES, left))
+            if not part:
+                break
+            total.update(part)
+            left -= len(part)
+    return total.hexdigest()
+
+
+def _stamps(stored: Stored) -> dict[str, list[int]]:
+    """What changes when a file does."""
+    found = {}
+    for field in stored.fields:
+        stat = (stored.path / field.file).stat()
+        found[field.name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+    return {"digest": stored.digest, **found}  # type: ignore[dict-item]
+
+
+def _remembered(stored: Stored) -> Any:
+    try:
+        return json.loads((stored.path / SEEN).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _remember(stored: Stored) -> None:
+    partial = stored.path / f"{SEEN}.{os.getpid()}"
+    try:
+        partial.write_text(json.dumps(_stamps(stored)))
+        os.replace(partial, stored.path / SEEN)
+    except OSError:
+        # In a folder that cannot be written the files are read through every time.
+        partial.unlink(missing_ok=True)
+
+
+def _broken(file: Path, got: str) -> TableError:
+    hint = "make the table again from its files, with tallbayes ingest or tb.write_table"
+    return TableError(explain(f"a whole {file.name!r} in {str(file.parent)!r}", got, hint))

@@ -1,0 +1,217 @@
+"""Packing: Arrow record batches as rows of float64 numbers, and what has been learnt of every column on the way.
+
+    number, whole, bool   their values; what is missing is NaN
+    text                  codes in the order in which levels came; what is missing is -1, or NaN where all of a batch is
+
+Everything that only all rows can tell is settled afterwards by `layout`: which columns are codes, the sorted order of
+levels, and whether float32 is enough. What is held does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, explain
+from tallbayes.rows.columns import is_text, require, unusable
+from tallbayes.rows.on_disk import Column, Field
+from tallbayes.rows.ranges import Ranges
+
+MOST_LEVELS = 100_000
+BLOCK_BYTES = 2**18
+# Whole numbers up to here are exact in float32.
+EXACT_IN_FLOAT32 = 2.0**24
+
+
+@dataclass
+class Learnt:
+    """What the rows so far tell of a column; `kind` is empty while all values are missing."""
+
+    name: str
+    kind: str = ""
+    single: bool = True
+    missing: int = 0
+    ranges: Ranges = field(default_factory=Ranges)
+    levels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_code(self) -> bool:
+        if self.kind == "whole":
+            return not self.missing and bool(self.ranges.least[0] >= -(2**31) and self.ranges.largest[0] < 2**31)
+        return self.kind in ("bool", "text")
+
+    @property
+    def needs_float64(self) -> bool:
+        if self.kind == "whole":
+            return bool(self.ranges.size[0] > EXACT_IN_FLOAT32)
+        return not self.single and self.ranges.needs_float64()
+
+    def merge_kind(self, kind: str, where: str) -> None:
+        """Numbers are wider than whole numbers; any other two kinds do not go together."""
+        self.kind = merged(self.kind, kind, self.name, where)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "ranges": self.ranges.to_json(), "levels": list(self.levels)}
+
+    @staticmethod
+    def from_json(found: dict[str, Any]) -> Learnt:
+        levels = {level: code for code, level in enumerate(found["levels"])}
+        return Learnt(**{**found, "ranges": Ranges.from_json(found["ranges"]), "levels": levels})
+
+
+def merged(before: str, kind: str, name: str, where: str) -> str:
+    """The kind of a column that was `before` and is `kind` here."""
+    if not before or not kind or before == kind:
+        return before or kind
+    if {before, kind} == {"whole", "number"}:
+        return "number"
+    hint = "write the column the same way in all files, or leave it out with columns=[...]"
+    raise DataError(explain(f"column {name!r} of kind {before!r} in {where} too", f"{kind!r}", hint))
+
+
+def kind_of_type(name: str, type_: Any, where: str) -> str:
+    """The kind of an Arrow type; dates and the like are refused."""
+    types = require("pyarrow").types
+    if types.is_dictionary(type_):
+        return kind_of_type(name, type_.value_type, where)
+    if is_text(type_):
+        return "text"
+    if types.is_boolean(type_):
+        return "bool"
+    if types.is_integer(type_):
+        return "whole"
+    if types.is_floating(type_) or types.is_decimal(type_):
+        return "number"
+    if types.is_null(type_):
+        return ""
+    raise unusable(f"column {name!r} of {where}", type_)
+
+
+def pack(batch: Any, learnt: list[Learnt], where: str, first_row: int) -> np.ndarray:
+    """A batch of the columns in their order, packed; `first_row` is its place in the file, for messages."""
+    columns = []
+    for place, column in enumerate(learnt):
+        values = batch.column(place)
+        kind = kind_of_type(column.name, values.type, where)
+        if kind:
+            column.merge_kind(kind, where)
+        if kind == "text":
+            columns.append(_codes(values, column, where))
+        else:
+            columns.append(_numbers(values, column, where, first_row))
+    rows = np.empty((batch.num_rows, len(learnt)))
+    size = max(BLOCK_BYTES // (8 * len(learnt)), 1)
+    for start in range(0, len(rows), size):
+        block = slice(start, start + size)
+        for place, numbers in enumerate(columns):
+            rows[block, place] = numbers[block]
+    return rows
+
+
+def _numbers(values: Any, column: Learnt, where: str, first_row: int) -> np.ndarray:
+    arrow = require("pyarrow")
+    types = arrow.types
+    if types.is_null(values.type):
+        column.missing += len(values)
+        return np.full(len(values), np.nan)
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if types.is_boolean(values.type):
+        values = values.cast(arrow.int8())
+    elif types.is_decimal(values.type):
+        values = values.cast(arrow.float64())
+    column.single &= values.type in (arrow.float16(), arrow.float32())
+    numbers = np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
+    present = numbers
+    if column.kind == "number" or values.null_count:
+        blank = np.isnan(numbers)
+        missing = int(np.count_nonzero(blank))
+        column.missing += missing
+        present = numbers[~blank] if missing else numbers
+    column.ranges.add(present[:, None])
+    if column.ranges.count and not np.isfinite(column.ranges.size[0]):
+        _refuse_infinite(numbers, column.name, where, first_row)
+    return numbers
+
+
+def _refuse_infinite(numbers: np.ndarray, name: str, where: str, first_row: int) -> None:
+    row = int(np.flatnonzero(np.isinf(numbers))[0])
+    hint = "leave it empty if it is missing, or drop the row"
+    got = f"{numbers[row]} in row {first_row + row + 1:,} of {where}"
+    raise DataError(explain(f"finite numbers in column {name!r}", got, hint))
+
+
+def _codes(values: Any, column: Learnt, where: str) -> np.ndarray:
+    """Codes in the order of appearance: levels are looked up once a batch, not once a row."""
+    arrow = require("pyarrow")
+    encoded = values if arrow.types.is_dictionary(values.type) else values.dictionary_encode()
+    indices = encoded.indices.cast(arrow.int64())
+    if indices.null_count:
+        indices = indices.fill_null(len(encoded.dictionary))
+    places = indices.to_numpy()
+    codes = np.full(len(encoded.dictionary) + 1, -1.0)
+    present = np.bincount(places, minlength=len(codes)) > 0
+    for place, level in enumerate(encoded.dictionary.to_pylist()):
+        if present[place] and level is not None:
+            codes[place] = column.levels.setdefault(level, len(column.levels))
+    if len(column.levels) > MOST_LEVELS:
+        hint = "leave the column out with columns=[...]: an id tells nothing about the next row"
+        got = f"more of them by {where}"
+        raise DataError(explain(f"at most {MOST_LEVELS:,} levels in text column {column.name!r}", got, hint))
+    packed = codes[places]
+    column.missing += int(np.count_nonzero(packed < 0))
+    return packed
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How packed rows become those of the table's fields."""
+
+    fields: tuple[Field, ...]
+    columns: tuple[Column, ...]
+    convert: Callable[[np.ndarray], list[np.ndarray]]
+
+
+def layout(learnt: list[Learnt]) -> Layout:
+    """Settle what all rows have told."""
+    for column in learnt:
+        if not column.levels and not column.ranges.count:
+            got = "all of them missing"
+            raise DataError(explain(f"values in column {column.name!r}", got, "leave the column out"))
+    coded = [place for place, column in enumerate(learnt) if column.is_code]
+    numeric = [place for place, column in enumerate(learnt) if not column.is_code]
+    dtype = "float64" if any(learnt[place].needs_float64 for place in numeric) else "float32"
+    orders = {place: _sorted_places(learnt[place]) for place in coded if learnt[place].kind == "text"}
+
+    def convert(rows: np.ndarray) -> list[np.ndarray]:
+        codes = np.empty((len(rows), len(coded)), np.int32)
+        for new, old in enumerate(coded):
+            # Missing is NaN or -1; the last entry of an order stands for the latter.
+            values = np.nan_to_num(rows[:, old], nan=-1.0).astype(np.int32)
+            codes[:, new] = orders[old][values] if old in orders else values
+        side_by_side = numeric == list(range(numeric[0], numeric[-1] + 1)) if numeric else False
+        numbers = rows[:, numeric[0] : numeric[-1] + 1] if side_by_side else np.take(rows, numeric, axis=1)
+        numbers = numbers.astype(dtype, order="C")
+        return [each for each in (numbers, codes) if each.shape[1]]
+
+    fields = (Field("numbers", dtype, (len(numeric),)), Field("codes", "int32", (len(coded),)))
+    columns = [_described(column, coded, numeric, place) for place, column in enumerate(learnt)]
+    return Layout(tuple(each for each in fields if each.shape[0]), tuple(columns), convert)
+
+
+def _sorted_places(column: Learnt) -> np.ndarray:
+    """Places among the sorted levels, by code; the last is for what is missing."""
+    ranked = {level: place for place, level in enumerate(sorted(column.levels))}
+    return np.array([*(ranked[level] for level in column.levels), -1], np.int32)
+
+
+def _described(column: Learnt, coded: list[int], numeric: list[int], place: int) -> Column:
+    levels = tuple(sorted(column.levels))
+    field_name, among = ("codes", coded) if place in coded else ("numbers", numeric)
+    least, largest = 0.0, float(len(levels) - 1)
+    if column.kind != "text":
+        least, largest = float(column.ranges.least[0]), float(column.ranges.largest[0])
+    return Column(column.name, field_name, among.index(place), column.kind, levels, column.missing, least, largest)

@@ -1,0 +1,215 @@
+"""`write_table`: rows that come from anywhere, chunk by chunk, into a table on disk.
+
+    tb.write_table("rows.table", {"x": X, "y": y})
+    tb.write_table("rows.table", chunks())            a generator of such dicts: nothing else of their size is held
+
+A generator cannot be asked again, so what was interrupted starts anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, TableError, explain
+from tallbayes.rows.on_disk import Field, Stored
+from tallbayes.rows.ranges import Ranges
+from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
+from tallbayes.rows.unfinished import Unfinished, unfinished_table, writing
+
+# A bucket that grows too large is dealt once more: 4 GiB of rows are not, 256 GiB are once.
+NUM_BUCKETS = 64
+_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+Chunk = Mapping[str, Any]
+
+
+def write_table(
+    path: str | os.PathLike[str],
+    chunks: Chunk | Iterable[Chunk],
+    *,
+    shuffled: bool = False,
+    overwrite: bool = False,
+) -> Stored:
+    """Write a dict of arrays sharing a leading axis, or any number of such dicts one after the other, as a table.
+
+    Floats are stored as float32 where that is enough, whole numbers and bools as int32. Rows are put in random order
+    in bounded memory, unless they are declared to be `shuffled` already.
+
+        table = tb.write_table("rows.table", {"x": X, "y": y})
+        result = tb.estimate(tb.families.logistic(), table, tolerance=0.01)
+    """
+    parts = iter([chunks]) if isinstance(chunks, Mapping) else iter(chunks)
+    with unfinished_table(path, overwrite) as work:
+        if work.read("dealt") is not None and not overwrite:
+            got = f"an ingest that is unfinished in {str(work.folder)!r}"
+            raise TableError(explain("a new place for the table", got, "another place, or overwrite=True"))
+        try:
+            return _write(work, parts, shuffled)
+        except BaseException:
+            work.discard()
+            raise
+
+
+def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
+    with writing(work.folder):
+        work.clear()
+    first = next(parts, None)
+    if first is None:
+        raise DataError(explain("at least one chunk of rows", "none", "check what makes them"))
+    form = _Form(first)
+    write = _write_as_they_come if shuffled else _write_in_random_order
+    num_rows = write(work, form, form.packed(first, parts))
+    if not num_rows:
+        raise DataError(explain("at least one row", "0 rows", "check what makes the chunks"))
+    with writing(work.folder):
+        return work.seal(num_rows, form.fields(), shuffled=True)
+
+
+class _Form:
+    """The fields that the first chunk has and all others must have, and their ranges so far."""
+
+    def __init__(self, first: Any) -> None:
+        arrays = _arrays(first)
+        self.dtypes = {name: _stored_dtype(name, array) for name, array in arrays.items()}
+        self.shapes = {name: array.shape[1:] for name, array in arrays.items()}
+        self.ranges = {name: Ranges() for name, dtype in self.dtypes.items() if dtype == np.float64}
+        self.num_rows = 0
+
+    @property
+    def record(self) -> np.dtype:
+        return np.dtype([(name, dtype, self.shapes[name]) for name, dtype in self.dtypes.items()])
+
+    def packed(self, first: Any, rest: Iterator[Any]) -> Iterator[np.ndarray]:
+        """Chunks as arrays of records, checked."""
+        chunk: Any = first
+        while chunk is not None:
+            yield self._packed(_arrays(chunk))
+            chunk = next(rest, None)
+
+    def _packed(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        if set(arrays) != set(self.dtypes):
+            got = f"{sorted(arrays)} from row {self.num_rows:,} on"
+            raise DataError(explain(f"the fields {sorted(self.dtypes)} in every chunk", got, "the same keys"))
+        rows = np.empty(len(next(iter(arrays.values()))), self.record)
+        for name, array in arrays.items():
+            rows[name] = self._checked(name, array)
+        self.num_rows += len(rows)
+        return rows
+
+    def _checked(self, name: str, array: np.ndarray) -> np.ndarray:
+        dtype, where = self.dtypes[name], f"from row {self.num_rows:,} on"
+        if array.shape[1:] != self.shapes[name]:
+            got = f"{array.shape[1:]} {where}"
+            raise DataError(explain(f"rows of shape {self.shapes[name]} in {name!r}", got, "one shape in all chunks"))
+        if not np.can_cast(_stored_dtype(name, array), dtype, "same_kind") or (array.dtype, dtype) == _NARROWS:
+            got = f"{array.dtype} {where}"
+            raise DataError(explain(f"{dtype} in {name!r} as in the first chunk", got, "astype, in all chunks alike"))
+        if not len(array):
+            return array
+        flat = array.reshape(len(array), -1)
+        bad = ~np.isfinite(flat) if dtype.kind == "f" else _beyond_int32(array, flat)
+        if bad.any():
+            row, entry = np.argwhere(bad)[0]
+            expected = "finite numbers" if dtype.kind == "f" else "whole numbers below 2^31"
+            hint = "drop or impute that row" if dtype.kind == "f" else "astype(float), or codes 0, 1, 2, ..."
+            got = f"{flat[row, entry]} at row {self.num_rows + row:,}"
+            raise DataError(explain(f"{expected} in {name!r}", got, hint))
+        if name in self.ranges:
+            self.ranges[name].add(flat)
+        return array
+
+    def fields(self) -> tuple[Field, ...]:
+        """As they are stored, once all rows have been seen."""
+        return tuple(Field(name, str(self.final_dtype(name)), self.shapes[name]) for name in self.dtypes)
+
+    def final_dtype(self, name: str) -> np.dtype:
+        wide = self.dtypes[name]
+        return np.dtype(np.float32) if name in self.ranges and not self.ranges[name].needs_float64() else wide
+
+
+_NARROWS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def _arrays(chunk: Any) -> dict[str, np.ndarray]:
+    if not isinstance(chunk, Mapping) or not chunk:
+        got = "an empty dict" if isinstance(chunk, Mapping) else f"a {type(chunk).__name__}"
+        raise DataError(explain("a dict of arrays", got, '{"x": X, "y": y} with a row per entry'))
+    arrays = {}
+    for name, values in chunk.items():
+        if not isinstance(name, str) or not _SAFE.fullmatch(name):
+            hint = "letters, digits and _, such as 'x'"
+            raise DataError(explain("field names that can be names of files", repr(name), hint))
+        arrays[name] = np.asarray(values)
+        if arrays[name].ndim == 0 or 0 in arrays[name].shape[1:]:
+            got = "a single number" if arrays[name].ndim == 0 else f"shape {arrays[name].shape}"
+            raise DataError(explain(f"{name!r} with at least one entry a row", got, "pass an array with rows"))
+    if len({name.lower() for name in arrays}) < len(arrays):
+        got = ", ".join(sorted(arrays))
+        raise DataError(explain("field names that differ in more than case", got, "other names"))
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(explain("arrays with the same number of rows", f"{lengths}", "check how they were cut"))
+    return arrays
+
+
+def _stored_dtype(name: str, array: np.ndarray) -> np.dtype:
+    if array.dtype.kind not in "biuf":
+        hint = "encode categories as whole numbers or dummy columns"
+        raise DataError(explain(f"numbers in {name!r}", f"dtype {array.dtype}", hint))
+    if array.dtype.kind != "f":
+        return np.dtype(np.int32)
+    return np.dtype(np.float64 if array.dtype.itemsize >= 8 else np.float32)
+
+
+def _beyond_int32(array: np.ndarray, flat: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "b" or np.can_cast(array.dtype, np.int32):
+        return np.zeros(0, bool)
+    return (flat >= 2**31) | (flat < -(2**31) if array.dtype.kind == "i" else False)
+
+
+def _write_in_random_order(work: Unfinished, form: _Form, chunks: Iterator[np.ndarray]) -> int:
+    deal = Deal(work.buckets, form.record.itemsize, NUM_BUCKETS)
+    for rows in chunks:
+        with writing(work.folder):
+            deal.add(rows)
+    with writing(work.folder), ExitStack() as stack:
+        deal.flush()
+        deal.release()
+        files = {name: stack.enter_context(open(work.table / f"{name}.bin", "wb", 0)) for name in form.dtypes}
+        for bucket in range(NUM_BUCKETS):
+            for packed in deal.shuffled(bucket):
+                rows = packed.view(form.record)
+                for name, file in files.items():
+                    write_whole(file.fileno(), np.ascontiguousarray(rows[name], form.final_dtype(name)))
+            deal.file(bucket).unlink(missing_ok=True)
+    return deal.num_rows
+
+
+def _write_as_they_come(work: Unfinished, form: _Form, chunks: Iterator[np.ndarray]) -> int:
+    with ExitStack() as stack:
+        with writing(work.folder):
+            files = {name: stack.enter_context(open(work.table / f"{name}.bin", "wb", 0)) for name in form.dtypes}
+        for rows in chunks:
+            with writing(work.folder):
+                for name, file in files.items():
+                    write_whole(file.fileno(), np.ascontiguousarray(rows[name]))
+    with writing(work.folder):
+        for name in form.ranges:
+            if form.final_dtype(name) == np.float32:
+                _narrow(work, name)
+    return form.num_rows
+
+
+def _narrow(work: Unfinished, name: str) -> None:
+    """Rewrite a field of float64 in float32, a block at a time."""
+    wide, narrow = work.table / f"{name}.bin", work.table / f"{name}.narrow"
+    with open(wide, "rb") as old, open(narrow, "wb", 0) as new:
+        while len(block := np.fromfile(old, np.float64, BLOCK_BYTES // 8)):
+            write_whole(new.fileno(), block.astype(np.float32))
+    os.replace(narrow, wide)

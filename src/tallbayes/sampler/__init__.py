@@ -1,0 +1,1 @@
+"""The sampler: below the waist, coupled paths in JAX."""

@@ -1,0 +1,1 @@
+"""Set-up: from checked rows to an anchored problem."""

@@ -1,0 +1,350 @@
+"""Charts as inline SVG: intervals one below the other, and how levels decay.
+
+    intervals(panels, ...)    a forest plot: label, interval with its point, numbers; an axis for every panel
+    decay(plots, ...)         sizes by level on a logarithmic axis, with the fitted rate as a line
+
+Each chart is drawn twice, for a wide page and for a narrow one, since letters must not shrink with the drawing; the
+style sheet shows one of the two. Colours are the style sheet's, and none of them says anything that shape does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite, log, log2
+from unicodedata import east_asian_width
+
+from tallbayes.views.report.markup import Markup, element, join
+from tallbayes.views.report.scales import Scale, log_ticks, scale_of
+
+SIZE = 13
+# Roughly, in sizes of the font, since what font a reader has is not known.
+LETTER, CAPITAL, WIDEST, NARROWEST = 0.64, 0.76, 0.98, 0.40
+SHAPES = ("circle", "square", "triangle", "diamond")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Measures of a drawing: where labels end, where the axis is, and whether it lies below its labels."""
+
+    kind: str
+    width: float
+    axis: tuple[float, float]
+    row: float
+    stacked: bool
+    ticks: int
+
+
+WIDE = Layout("wide", 760, axis=(206, 530), row=23, stacked=False, ticks=6)
+NARROW = Layout("narrow", 340, axis=(8, 332), row=41, stacked=True, ticks=5)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A row of a forest plot: what it is, its point and ends, the same as text, and whether the origin is outside."""
+
+    label: str
+    point: float
+    lower: float
+    upper: float
+    texts: tuple[str, str]
+    is_clear: bool
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Intervals on one axis, about an origin; a band about it where small differences do not matter."""
+
+    title: str
+    intervals: Sequence[Interval]
+    logarithmic: bool = False
+    band: float | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Sizes by level with their relative errors, the rate at which they were found to fall, and a name."""
+
+    name: str
+    sizes: Sequence[float]
+    errors: Sequence[float]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Series on one axis."""
+
+    title: str
+    letter: str
+    series: Sequence[Series]
+
+
+def intervals(name: str, title: str, finding: str, panels: Sequence[Panel]) -> Markup:
+    """A forest plot; `title` and `finding` are for those who cannot see it."""
+
+    def draw(layout: Layout) -> tuple[list[Markup], float]:
+        parts: list[Markup] = []
+        top = 0.0
+        for panel in panels:
+            drawn, height = _panel(panel, layout, top)
+            parts += drawn
+            top += height
+        return parts, top
+
+    return _twice(name, title, finding, draw)
+
+
+def decay(name: str, title: str, finding: str, plots: Sequence[Plot], levels: Sequence[str]) -> Markup:
+    """Plots of sizes by level, beside one another where there is room."""
+
+    def draw(layout: Layout) -> tuple[list[Markup], float]:
+        parts: list[Markup] = []
+        bottom = 0.0
+        for number, plot in enumerate(plots):
+            wide = not layout.stacked
+            left, width = (number * (layout.width / 2 + 10), layout.width / 2 - 10) if wide else (0.0, layout.width)
+            drawn, height = _plot(plot, levels, left, width, 0.0 if wide else bottom)
+            parts += drawn
+            bottom = max(bottom, height) if wide else bottom + height
+        return parts, bottom
+
+    return _twice(name, title, finding, draw)
+
+
+def _twice(name: str, title: str, finding: str, draw: Callable[[Layout], tuple[list[Markup], float]]) -> Markup:
+    return join([_drawing(f"{name}-{each.kind}", title, finding, each, *draw(each)) for each in (WIDE, NARROW)])
+
+
+def _drawing(name: str, title: str, finding: str, layout: Layout, parts: Sequence[Markup], height: float) -> Markup:
+    said = element("title", title, id=f"{name}-title"), element("desc", finding, id=f"{name}-finding")
+    return element(
+        "svg",
+        *said,
+        *parts,
+        viewBox=f"0 0 {layout.width:g} {height:.0f}",
+        class_=f"chart {layout.kind}",
+        role="img",
+        aria_labelledby=f"{name}-title {name}-finding",
+    )
+
+
+def _panel(panel: Panel, layout: Layout, top: float) -> tuple[list[Markup], float]:
+    """The parts of a panel that begins at a height, and how high it is."""
+    left, right = layout.axis
+    scale = _readable_scale(_held(panel), panel.logarithmic, layout.ticks, right - left)
+
+    def across(place: float) -> float:
+        return left + min(max(scale.share(place), 0.0), 1.0) * (right - left)
+
+    parts = [_text(panel.title, left if not layout.stacked else 0, top + 14, "title")] if panel.title else []
+    begin = top + (22 if panel.title else 4)
+    many = len(panel.intervals) > 14
+    below = begin + (20 if many else 4)
+    rows, end = _rows(panel, layout, across, scale, below)
+    end += 4
+    back = _grid(panel, scale, across, below, end)
+    parts += [*back, *rows, *_tick_texts(scale, layout, across, end + 16)]
+    if many:
+        parts += _tick_texts(scale, layout, across, below - 7)
+    return parts, end + 34 - top
+
+
+def _readable_scale(places: Sequence[float], logarithmic: bool, most: int, width: float) -> Scale:
+    """With as many ticks as their texts leave room for."""
+    scale = scale_of(places, logarithmic, most)
+    while most > 1 and _crowded(scale, width):
+        most -= 1
+        scale = scale_of(places, logarithmic, most)
+    return scale
+
+
+def _crowded(scale: Scale, width: float) -> bool:
+    """Whether the texts of neighbouring ticks would meet, on an axis so wide."""
+    return any(
+        (scale.share(right.place) - scale.share(left.place)) * width
+        < (_length(left.text) + _length(right.text) + SIZE) / 2
+        for left, right in pairwise(scale.ticks)
+    )
+
+
+def _held(panel: Panel) -> list[float]:
+    """Places that an axis must hold: the origin, all points, and ends unless they are far beyond all points."""
+    points = [each.point for each in panel.intervals if isfinite(each.point)] + [0.0]
+    if panel.band is not None:
+        points += [-panel.band, panel.band]
+    ends = [end for each in panel.intervals for end in (each.lower, each.upper) if isfinite(end)]
+    widths = sorted(each.upper - each.lower for each in panel.intervals if isfinite(each.upper - each.lower))
+    usual = widths[len(widths) // 2] if widths else 0.0
+    room = max(max(points) - min(points), 2 * usual)
+    low, high = min(points) - room, max(points) + room
+    return points + [min(max(end, low), high) for end in ends]
+
+
+def _grid(panel: Panel, scale: Scale, across: Callable[[float], float], top: float, bottom: float) -> list[Markup]:
+    parts = []
+    if panel.band is not None and isfinite(panel.band):
+        left, right = across(-panel.band), across(panel.band)
+        parts.append(element("rect", x=left, y=top, width=right - left, height=bottom - top, class_="band"))
+    parts += [_line(across(each.place), top, across(each.place), bottom, "grid") for each in scale.ticks]
+    return [*parts, _line(across(0.0), top, across(0.0), bottom, "origin")]
+
+
+def _tick_texts(scale: Scale, layout: Layout, across: Callable[[float], float], y: float) -> list[Markup]:
+    """Below their ticks, and within the drawing."""
+    parts = []
+    for tick in scale.ticks:
+        half = _length(tick.text) / 2
+        x = min(max(across(tick.place), half), layout.width - half)
+        parts.append(_text(tick.text, x, y, "tick", "middle"))
+    return parts
+
+
+def _rows(
+    panel: Panel, layout: Layout, across: Callable[[float], float], scale: Scale, top: float
+) -> tuple[list[Markup], float]:
+    parts: list[Markup] = []
+    group, y = "", top
+    for each in panel.intervals:
+        if each.group != group:
+            group = each.group
+            if group:
+                parts.append(_text(_fit(group, layout.width), 0, y + 18, "group"))
+                y += 26
+        indent = 12 if group and not layout.stacked else 0
+        parts += _row(each, layout, across, scale, y, indent)
+        y += layout.row
+    return parts, y
+
+
+def _row(
+    each: Interval, layout: Layout, across: Callable[[float], float], scale: Scale, y: float, indent: float
+) -> list[Markup]:
+    point, ends = each.texts
+    base = y + (16 if layout.stacked else 0.5 * layout.row + 4.5)
+    middle = y + (28 if layout.stacked else 0.5 * layout.row)
+    if layout.stacked:
+        room = layout.width - _length(point + ends) - 24
+        texts = [_text(f"{point} ({ends})" if point else ends, layout.width, base, "number", "end")]
+    else:
+        room = layout.axis[0] - indent - 12
+        texts = [_text(point, layout.axis[1] + 64, base, "number", "end")]
+        if _length(ends) < layout.width - layout.axis[1] - (74 if point else 8):
+            texts.append(_text(ends, layout.width, base, "number ends", "end"))
+    label = _text(_fit(each.label, room), indent, base, "label")
+    if not (isfinite(each.point) and isfinite(each.lower) and isfinite(each.upper)):
+        return [label, *texts]
+    return [label, *_mark(each, across, scale, middle), *texts]
+
+
+def _mark(each: Interval, across: Callable[[float], float], scale: Scale, y: float) -> list[Markup]:
+    """The interval as a line, with an arrow where it leaves the axis, and its point: full if clear of the origin."""
+    left, right = across(each.lower), across(each.upper)
+    parts = [_line(left, y, right, y, "interval")]
+    if each.lower < scale.low:
+        parts.append(element("path", d=f"M{left + 6:.1f} {y - 4:.1f}L{left:.1f} {y:.1f}l6 4", class_="arrow"))
+    if each.upper > scale.high:
+        parts.append(element("path", d=f"M{right - 6:.1f} {y - 4:.1f}L{right:.1f} {y:.1f}l-6 4", class_="arrow"))
+    kind = "point" if each.is_clear else "point open"
+    return [*parts, element("circle", cx=across(each.point), cy=y, r=3.2, class_=kind)]
+
+
+def _plot(plot: Plot, levels: Sequence[str], left: float, width: float, top: float) -> tuple[list[Markup], float]:
+    """Sizes on a logarithmic axis over levels on a plain one; a line of key for each series."""
+    key = [_text(plot.title, left, top + 14, "title")]
+    for number, series in enumerate(plot.series):
+        y = top + 34 + 18 * number
+        rate = f", {plot.letter} = {series.rate:.2f}".replace("-", "\N{MINUS SIGN}") if isfinite(series.rate) else ""
+        key.append(_symbol(number, left + 6, y - 4.5))
+        key.append(_text(_fit(series.name, width - 140) + rate, left + 18, y, "label"))
+    begin = top + 44 + 18 * len(plot.series)
+    end, first, last = begin + 190, left + 58, left + width - 14
+    held = [log(size) for series in plot.series for size in series.sizes if isfinite(size) and size > 0]
+    scale = scale_of(held, logarithmic=False, most=5)
+    low, high = min(scale.low, scale.high - log(8)), scale.high
+    ticks = log_ticks(low, high, 5)
+
+    def up(size: float) -> float:
+        return end - min(max((log(size) - low) / (high - low), 0.0), 1.0) * (end - begin)
+
+    def across(level: float) -> float:
+        return first + (level + 0.3) / max(len(levels) - 0.4, 1) * (last - first)
+
+    parts = key
+    for tick in ticks:
+        y = end - (tick.place - low) / (high - low) * (end - begin)
+        parts += [_line(first, y, last, y, "grid"), _text(tick.text, first - 8, y + 4.5, "tick", "end")]
+    parts += [_text(text, across(level), end + 18, "tick", "middle") for level, text in enumerate(levels)]
+    parts.append(_text("level", last, end + 36, "tick", "end"))
+    for number, series in enumerate(plot.series):
+        parts += _series(series, number, len(plot.series), across, up)
+    return parts, end + 50 - top
+
+
+def _series(
+    series: Series, number: int, count: int, across: Callable[[float], float], up: Callable[[float], float]
+) -> list[Markup]:
+    parts: list[Markup] = []
+    usable = [(l, size) for l, size in enumerate(series.sizes) if isfinite(size) and size > 0]
+    fitted = [(l, log2(size)) for l, size in usable if l > 0]
+    beside = 7 * (number - (count - 1) / 2)
+    if isfinite(series.rate) and len(fitted) > 1:
+        height = sum(size + series.rate * l for l, size in fitted) / len(fitted)
+        ends = [(across(l) + beside, up(2 ** (height - series.rate * l))) for l in (fitted[0][0], fitted[-1][0])]
+        parts.append(_line(*ends[0], *ends[1], f"fitted series{number % len(SHAPES)}"))
+    for level, size in usable:
+        error = series.errors[level]
+        x, kind = across(level) + beside, f"whisker series{number % len(SHAPES)}"
+        if isfinite(error) and error > 0:
+            parts.append(_line(x, up(size * max(1 - error, 1e-9)), x, up(size * (1 + error)), kind))
+        parts.append(_symbol(number, x, up(size)))
+    return parts
+
+
+def _symbol(number: int, x: float, y: float) -> Markup:
+    shape = SHAPES[number % len(SHAPES)]
+    kind = f"symbol series{number % len(SHAPES)}"
+    if shape == "circle":
+        return element("circle", cx=x, cy=y, r=4.5, class_=kind)
+    outline = {
+        "square": "m-4 -4h8v8h-8z",
+        "triangle": "m0 -5l5 9h-10z",
+        "diamond": "m0 -5.5l5 5.5l-5 5.5l-5 -5.5z",
+    }[shape]
+    return element("path", d=f"M{x:.1f} {y:.1f}{outline}", class_=kind)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=kind)
+
+
+def _text(text: str, x: float, y: float, kind: str, anchor: str | None = None) -> Markup:
+    return element("text", text, x=float(x), y=float(y), class_=kind, text_anchor=anchor)
+
+
+def _length(text: str) -> float:
+    """Roughly how long a text is drawn."""
+    return SIZE * sum(_width(letter) for letter in text)
+
+
+def _width(letter: str) -> float:
+    if east_asian_width(letter) in "WF" or letter in "mwMW@%…":
+        return WIDEST
+    if letter in " ijlI.,:;'|!()[]":
+        return NARROWEST
+    return CAPITAL if letter.isupper() else LETTER
+
+
+def _fit(text: str, room: float) -> str:
+    """Within so much room: both ends stay, since either may tell it from others."""
+    text = " ".join(text.split())
+    if _length(text) <= room:
+        return text
+    kept = text
+    while len(kept) > 2 and _length(kept) > room - SIZE * WIDEST:
+        half = len(kept) // 2
+        kept = kept[:half] + kept[half + 1 :]
+    half = (len(kept) + 1) // 2
+    return f"{kept[:half]}…{kept[half:]}"

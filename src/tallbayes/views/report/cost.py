@@ -1,0 +1,120 @@
+"""The third part of a report, what it cost: row gradients, passes, seconds, method, tuning, notes and settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tallbayes.results.result import Result, Trial
+from tallbayes.views.report.markup import (
+    Column,
+    Markup,
+    Piece,
+    column,
+    counted,
+    element,
+    join,
+    neat,
+    noted,
+    plain,
+    share,
+    table,
+)
+
+# What stands in other places of the page, or is of no use to a reader.
+SHOWN_ELSEWHERE = ("formula", "family", "format", "command", "versions", "seed", "method")
+
+
+def cost(result: Result, settings: dict[str, Any]) -> Markup:
+    """All of it, below its heading."""
+    return join([_summary(result), _facts(result, settings), _tuning(result), _notes(result), _settings(settings)])
+
+
+def _summary(result: Result) -> Markup:
+    spent, rows = result.cost, result.cost.num_data
+    words = (
+        f"{plain(spent.seconds, 3)} seconds: {_passes(spent.passes)} over the {counted(rows, 'row')} "
+        f"to set up, then {spent.evaluations:,} row gradients along paths, as many as {_passes(spent.epochs)}."
+    )
+    return element("p", words)
+
+
+def _passes(number: float) -> str:
+    return f"{plain(number, 3)} pass" + ("" if number == 1 else "es")
+
+
+def _facts(result: Result, settings: dict[str, Any]) -> Markup:
+    spent, versions = result.cost, settings.get("versions", {})
+    facts: list[tuple[str, Piece]] = [
+        ("Row gradients", f"{spent.evaluations:,} ({plain(spent.epochs, 3)} epochs)"),
+        ("Set-up", f"{spent.setup_evaluations:,} row gradients: mode, curvature, checks"),
+        ("Run ahead, unused", f"{spent.speculative_evaluations:,}" if spent.speculative_evaluations else None),
+        ("Seconds", plain(spent.seconds, 3)),
+        ("Method", element("code", result.method)),
+        ("Seed", str(settings["seed"]) if "seed" in settings else None),
+        ("Versions", ", ".join(f"{name} {number}" for name, number in versions.items()) or None),
+    ]
+    return _listing(facts)
+
+
+def _listing(facts: Sequence[tuple[str, Piece]]) -> Markup:
+    pairs = [join([element("dt", name), element("dd", value)]) for name, value in facts if value is not None]
+    return element("dl", *pairs)
+
+
+def _tuning(result: Result) -> Markup | None:
+    tuning = result.tuning
+    if tuning is None:
+        return None
+    trials: tuple[Trial, ...] = tuning.trials
+    columns = [
+        column("first step", [neat(each.first_step) for each in trials]),
+        column("rows a step", [f"{each.batch_size:,}" for each in trials]),
+        column("window", [neat(each.window * tuning.time) if each.window else "" for each in trials]),
+        column("predicted price", [plain(each.price) for each in trials]),
+        column("strained", [share(each.strained) for each in trials]),
+        column("row gradients", [f"{each.evaluations:,}" for each in trials]),
+        Column("", ["chosen" if each == tuning.chosen else "" for each in trials], numeric=False),
+    ]
+    window = tuning.chosen.window * tuning.time
+    averaged = f", then {neat(window)} more over which they are averaged" if window else ""
+    words = (
+        f"First step and rows a step were chosen by {counted(len(trials), 'short trial')}, in all "
+        f"{tuning.evaluations:,} row gradients: {tuning.reason}. Paths run for a time {neat(tuning.time)}, and "
+        f"as much again for every level{averaged}."
+    )
+    names = [str(number + 1) for number in range(len(trials))]
+    return join(
+        [
+            element("h3", "Tuning"),
+            element("p", words),
+            table("Trials, with the row gradients each predicts for the whole run.", "trial", names, columns),
+        ]
+    )
+
+
+def _notes(result: Result) -> Markup | None:
+    if not result.notes:
+        return None
+    return join([element("h3", "Notes"), element("ul", *(element("li", noted(each)) for each in result.notes))])
+
+
+def _settings(settings: dict[str, Any]) -> Markup | None:
+    """What the run was asked, but for what stands elsewhere."""
+    shown = {name: each for name, each in settings.items() if name not in SHOWN_ELSEWHERE and each is not None}
+    if not shown:
+        return None
+    facts = [(name.replace("_", " ").capitalize(), _setting(name, each)) for name, each in shown.items()]
+    return join([element("h3", "Settings"), _listing(facts)])
+
+
+def _setting(name: str, value: Any) -> str:
+    if name == "data":
+        # Whoever is shown a report need not know where its writer keeps files.
+        return os.path.basename(str(value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {each}" for key, each in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,209 @@
+"""Levels in a report: how their variances and means decay, a table of them, and in words what was checked of them.
+
+rates            variances must fall faster than paths become dear
+contraction      paths must forget where they began
+tails            errors must not rest on a few paths
+consistency      coarse and fine paths of the same step size must agree
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+import numpy as np
+
+from tallbayes.moments import Floats
+from tallbayes.results.result import Level, Result
+from tallbayes.views.report.charts import Plot, Series, decay
+from tallbayes.views.report.markup import (
+    UNKNOWN,
+    Markup,
+    column,
+    counted,
+    element,
+    join,
+    neat,
+    noted,
+    plain,
+    share,
+    table,
+)
+
+MOST_SERIES = 4
+ROUGH = 0.2
+UNUSUAL = 1.5
+ALPHA, BETA = "\N{GREEK SMALL LETTER ALPHA}", "\N{GREEK SMALL LETTER BETA}"
+
+Part = Callable[[Level], dict[str, Floats]]
+
+
+def levels(result: Result) -> Markup:
+    """A drawing where there are two levels or more, sentences and a table."""
+    intro = (
+        "The answer is a sum over levels, each a difference between paths of one step size and of half that size. "
+        "The finer the level, the smaller its variance and mean ought to be, so that few of its dear paths are enough."
+    )
+    if not result.levels:
+        return join([element("h3", "Levels"), element("p", "None: the run ended before its first paths.")])
+    words = [_about_rates(result), _contraction(result), _tails(result), _agreement(result)]
+    return join(
+        [
+            element("h3", "Levels"),
+            element("p", intro),
+            _decay(result) if len(result.levels) > 1 else None,
+            *(element("p", noted(each)) for each in words),
+            _table(result),
+        ]
+    )
+
+
+def _names(result: Result) -> list[str]:
+    """By number; the last of a randomised run stands for all above it."""
+    names = [str(number) for number in range(len(result.levels))]
+    if result.method.startswith("Randomised") and names:
+        names[-1] += "+"
+    return names
+
+
+def _units(result: Result, name: str) -> Floats:
+    """The tolerance of every component where it has one, else 1."""
+    tolerance = result[name].flat_tolerance
+    return np.where(np.isfinite(tolerance) & (tolerance > 0), tolerance, 1.0)
+
+
+def _decay(result: Result) -> Markup:
+    names = list(result)[:MOST_SERIES]
+    plots = [
+        Plot("variance of a level, in squared tolerances", BETA, [_variances(result, name) for name in names]),
+        Plot("|mean| of a level, in tolerances", ALPHA, [_means(result, name) for name in names]),
+    ]
+    drawing = decay("decay", "Variance and mean of every level", _about_rates(result), plots, _names(result))
+    left = len(result) - len(names)
+    more = f" Not drawn: {counted(left, 'further quantity', 'further quantities')}." if left > 0 else ""
+    caption = (
+        "Average over components. Lines have the fitted rates, size ~ 2^(−rate × level) from level 1 on; whiskers are "
+        f"one standard error. A mean that its whisker takes to the bottom is noise.{more}"
+    )
+    return element("figure", drawing, element("figcaption", caption))
+
+
+def _variances(result: Result, name: str) -> Series:
+    unit = _units(result, name)
+    sizes = [float(np.mean(level.variance[name] / unit**2)) for level in result.levels]
+    tails = [max(float(np.max(level.kurtosis[name])), 3.0) - 1 for level in result.levels]
+    errors = [float(np.sqrt(tail / max(level.samples, 1))) for tail, level in zip(tails, result.levels, strict=True)]
+    return Series(name, sizes, errors, result.rates.beta.get(name, np.nan))
+
+
+def _means(result: Result, name: str) -> Series:
+    sizes, noise = _mean_and_noise(result, name)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Series(name, sizes.tolist(), (noise / sizes).tolist(), result.rates.alpha.get(name, np.nan))
+
+
+def _mean_and_noise(result: Result, name: str) -> tuple[Floats, Floats]:
+    """Root mean square over components of a level's mean and of its standard error, in tolerances."""
+    unit = _units(result, name)
+    sizes = [np.sqrt(np.mean((level.mean[name] / unit) ** 2)) for level in result.levels]
+    noise = [np.sqrt(np.mean(level.variance[name] / unit**2) / max(level.samples, 1)) for level in result.levels]
+    return np.array(sizes), np.array(noise)
+
+
+def _about_rates(result: Result) -> str:
+    known = {name: rate for name, rate in result.rates.beta.items() if isfinite(rate)}
+    if not known:
+        return "Rates: unknown, since that takes three levels at least."
+    slowest = min(known.values())
+    verdict = (
+        "so finer levels cost ever less in all"
+        if slowest > 1
+        else "which is slow: finer levels cost as much as coarse ones, or more"
+    )
+    factor = f"a factor {2**slowest:.1f} a level" if slowest > 0 else "nothing"
+    sentence = f"Rates: variances fall by {factor} (smallest {BETA} = {slowest:.2f}), {verdict}.".replace("-", "−")
+    pairs = [_mean_and_noise(result, name) for name in result]
+    if not all(np.all(size[1:] < 2 * noise[1:]) for size, noise in pairs):
+        return sentence
+    return (
+        f"{sentence} No level’s mean stands out of its noise, so {ALPHA} says little; the bias bound allows for that."
+    )
+
+
+def _contraction(result: Result) -> str:
+    found = result.contraction
+    if found is None:
+        return "Contraction: not measured."
+    if not (isfinite(found.factor) and isfinite(found.upper)):
+        return "Contraction: unknown, as pairs of paths on common noise ran apart."
+    verdict = "so paths forget where they began" if found.upper < 1 else "so paths may not forget where they began"
+    return (
+        "Contraction: during the time that one level adds, two paths on common noise come closer by a factor "
+        f"{plain(found.factor)} (at most {plain(found.upper)}), {verdict}."
+    )
+
+
+def _tails(result: Result) -> str:
+    """How well the errors themselves are known, which is what kurtosis is about."""
+    sizes = [_largest(result, level, lambda each: each.kurtosis, 0) for level in result.levels]
+    known = [place for place, size in enumerate(sizes) if isfinite(size)]
+    if not known:
+        return "Tails: unknown."
+    place = max(known, key=lambda each: sizes[each])
+    sentence = f"Tails: the largest kurtosis is {plain(sizes[place])}, at level {_names(result)[place]} (normal: 3)."
+    freedom = [float(np.min(each.flat_freedom)) for each in result.estimates.values() if each.flat_freedom.size]
+    least = min(freedom, default=float("nan"))
+    if not isfinite(least):
+        return sentence
+    rough = 1 / np.sqrt(2 * max(least, 0.5))
+    verdict = "since a few paths carry much of it" if rough > ROUGH else "which is close"
+    return (
+        f"{sentence} The least certain standard error has {plain(least)} degrees of freedom, so it is known to about "
+        f"{share(rough)}, {verdict}; confidence intervals allow for that."
+    )
+
+
+def _agreement(result: Result) -> str:
+    """The largest consistency score beside what chance alone would show among so many."""
+    scores = [np.abs(part[np.isfinite(part)]) for level in result.levels[1:] for part in level.consistency.values()]
+    together = np.concatenate(scores) if scores else np.empty(0)
+    if not together.size:
+        return "Consistency: unknown, since that takes two levels."
+    from scipy.special import ndtri
+
+    usual = float(ndtri(0.5 + 0.5 * 0.5 ** (1 / together.size)))
+    largest = float(together.max())
+    verdict = "no more than chance shows" if largest < usual + UNUSUAL else "more than chance usually shows"
+    return (
+        "Consistency: coarse and fine paths of the same step size must agree. "
+        f"The largest of {counted(together.size, 'difference')} is {largest:.1f} standard errors, where {usual:.1f} is "
+        f"usual for so many: {verdict}."
+    )
+
+
+def _largest(result: Result, level: Level, part: Part, power: int) -> float:
+    """The largest component of any quantity, in units of a power of its tolerance."""
+    sizes = [np.abs(values) / _units(result, name) ** power for name, values in part(level).items()]
+    return max((float(np.max(each)) for each in sizes if each.size), default=float("nan"))
+
+
+def _table(result: Result) -> Markup:
+    def by_level(part: Part, power: int) -> list[str]:
+        return [plain(_largest(result, level, part, power)) for level in result.levels]
+
+    agreement = by_level(lambda level: level.consistency, 0)
+    columns = [
+        column("step", [neat(level.step) for level in result.levels]),
+        column("time", [neat(level.time) for level in result.levels]),
+        column("samples", [f"{level.samples:,}" for level in result.levels]),
+        column("row gradients", [f"{level.evaluations:,}" for level in result.levels]),
+        column("|mean|", by_level(lambda level: level.mean, 1)),
+        column("variance", by_level(lambda level: level.variance, 2)),
+        column("kurtosis", by_level(lambda level: level.kurtosis, 0)),
+        column("consistency", ["" if each == UNKNOWN else each for each in agreement]),
+    ]
+    caption = (
+        "Levels. |mean| and variance are those of the largest component of any quantity, in (squared) tolerances; "
+        "consistency is the largest difference between coarse and fine paths of one step size, in standard errors."
+    )
+    return table(caption, "level", _names(result), columns)

@@ -1,0 +1,170 @@
+"""The answer in brief, as aligned text: means, sds and intervals with their errors, then what to know about them.
+
+    coefficient    mean     error       sd      error       2.5%     error      97.5%    error
+    Intercept    -2.25820  0.00067    0.10760  0.00056    -2.4702   0.0021    -2.0485   0.0019
+
+A number is given to the second digit of its error. `display` tells everything else.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tallbayes.progress import shorten
+from tallbayes.results.coefficients import interval_ends
+from tallbayes.results.result import Estimate, Mode, Result
+from tallbayes.views.document import component_names
+from tallbayes.views.text import describe, mode_heading
+
+WIDTH = 100
+LEAST_WIDTH = 60
+LONGEST_NAME = 44
+MAX_ROWS = 40
+ABOUT_ERRORS = ("error", "of the number to its left: Monte Carlo, root mean square, remaining bias included")
+
+
+def brief(result: Result, settings: dict[str, Any], width: int = WIDTH, full: bool = False) -> str:
+    """The answer, within a width; with `full` all components, and then levels, rates and tuning."""
+    width = min(max(width, LEAST_WIDTH), WIDTH)
+    most = np.inf if full else MAX_ROWS
+    parts = [_heading(result, settings, width), *_tables(result, width, most)]
+    parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, most)]
+    parts += [_listed([ABOUT_ERRORS], width), _folded(describe(result), width)] if full else [_facts(result, width)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _heading(result: Result, settings: dict[str, Any], width: int) -> str:
+    if not {"formula", "family", "data"} <= set(settings):
+        return ""
+    where = f"{settings['family']}, {result.cost.num_data:,} rows of {os.path.basename(settings['data'])}"
+    return "\n".join([*_wrap(settings["formula"], width, 4), *_wrap(where, width, 4)])
+
+
+def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
+    """Another mode's answer under a sentence that says what it is."""
+    heading = "\n".join(_wrap(mode_heading(result, mode), width))
+    if mode.result is None:
+        near = [f"{at:.4g} (sd {sd:.2g})" for at, sd in zip(mode.flat_location[:6], mode.flat_sd, strict=False)]
+        more = ", ..." if len(mode.flat_location) > 6 else ""
+        return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
+    return [heading, *_tables(mode.result, width, most)]
+
+
+def _tables(result: Result, width: int, most: float) -> list[str]:
+    """Means beside sds where both are there, and all other quantities one by one."""
+    estimates, tables = dict(result.estimates), []
+    kind = "parameter" if result.encoding is None else "coefficient"
+    if {"mean", "sd"} <= set(estimates) and estimates["mean"].structure == estimates["sd"].structure:
+        moments = [estimates.pop("mean"), estimates.pop("sd")]
+        names = component_names(moments[0])
+        ends = interval_ends(result, int(min(most, len(names))))
+        both = [] if ends is None or len(ends.lower.flat_value) < min(most, len(names)) else [ends.lower, ends.upper]
+        tables.append(_table(kind, [*moments, *both], width, most, names))
+        if both and max(map(len, tables[0].split("\n"))) > width:
+            tables = [_table(kind, each, width, most, names) for each in (moments, both)]
+    return tables + [_table(each.name, [each], width, most, component_names(each)) for each in estimates.values()]
+
+
+def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, names: list[str]) -> str:
+    """A row for every component of estimates that have the same ones."""
+    shown = int(min(most, len(names)))
+    columns: list[list[str]] = []
+    for estimate in estimates:
+        errors = estimate.flat_error[:shown]
+        values = [rounded(value, error) for value, error in zip(estimate.flat_value, errors, strict=False)]
+        head = estimate.name if len(estimates) > 1 else "value"
+        columns += [_aligned(head, values, 4), _aligned("error", [rounded_error(each) for each in errors], 2)]
+    unmet = np.any([each.flat_error[:shown] > each.flat_tolerance[:shown] for each in estimates], axis=0)
+    if np.any(unmet):
+        columns.append(["", *("  not met" if each else "" for each in unmet)])
+    room = width - sum(max(map(len, column)) for column in columns)
+    room = max(12, min(LONGEST_NAME, room))
+    labels = [shorten(name, room) for name in (kind, *names[:shown])]
+    longest = max(map(len, labels))
+    lines = ["".join(row).rstrip() for row in zip([each.ljust(longest) for each in labels], *columns, strict=True)]
+    hidden = len(names) - shown
+    return "\n".join([*lines, *([f"... and {hidden:,} more; --full and --json have all"] if hidden else [])])
+
+
+def rounded(value: float, error: float) -> str:
+    """To the second digit of its error; six digits where that is not known."""
+    if not np.isfinite(value):
+        return "unknown"
+    if not (np.isfinite(error) and error > 0):
+        return f"{value:.6g}"
+    size = max(abs(value), error)
+    decimals = 1 - int(np.floor(np.log10(error)))
+    if 1e-4 <= size < 1e9:
+        return f"{value:.{max(decimals, 0)}f}"
+    return f"{value:.{max(decimals + int(np.floor(np.log10(size))), 1)}e}"
+
+
+def rounded_error(error: float) -> str:
+    return f"{error:#.2g}".rstrip(".") if np.isfinite(error) else "unknown"
+
+
+def _aligned(head: str, texts: list[str], gap: int) -> list[str]:
+    """A column of one width after a gap, points below points, and its head above the middle."""
+    split = [text.partition(".") for text in texts]
+    left = max((len(before) for before, _, _ in split), default=0)
+    right = max((len(point + after) for _, point, after in split), default=0)
+    lined = [before.rjust(left) + (point + after).ljust(right) for before, point, after in split]
+    width = max(len(head), left + right)
+    return [" " * gap + each for each in (head.center(width), *(line.center(width) for line in lined))]
+
+
+def _facts(result: Result, width: int) -> str:
+    """Status, cost and notes, each under its word."""
+    cost = result.cost
+    ends = interval_ends(result, MAX_ROWS)
+    facts = [
+        ABOUT_ERRORS,
+        ("status", str(result.status)),
+        ("accuracy", _accuracy(result.settings)),
+        *([] if ends is None else [("ends", ends.note)]),
+        (
+            "cost",
+            f"{cost.seconds:.1f} s: {cost.passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients",
+        ),
+        *(_fact(note) for note in result.notes),
+    ]
+    return _listed(facts, width)
+
+
+def _listed(facts: Sequence[tuple[str, str]], width: int) -> str:
+    indent = max(len(word) for word, _ in facts) + 2
+    return "\n".join("\n".join(_wrap(word.ljust(indent) + text, width, indent)) for word, text in facts if text)
+
+
+def _accuracy(settings: dict[str, Any]) -> str:
+    """What was asked for, in words."""
+    for kind, unit in (
+        ("tolerance", " posterior sd"),
+        ("relative_tolerance", " of each value"),
+        ("absolute_tolerance", ""),
+    ):
+        if kind in settings:
+            sizes = settings[kind]
+            each = sizes.items() if isinstance(sizes, dict) else [("each number", sizes)]
+            return "; ".join(f"{name} to {size:g}{unit}" for name, size in each)
+    return ""
+
+
+def _fact(note: str) -> tuple[str, str]:
+    word, colon, rest = note.partition(": ")
+    return (word, rest) if colon and word.isalpha() else ("note", note)
+
+
+def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
+def _folded(text: str, width: int) -> str:
+    """Sentences within the width; rows of tables, which have gaps, as they are."""
+    lines = text.split("\n")
+    return "\n".join(line if len(line) <= width or "  " in line else "\n".join(_wrap(line, width, 4)) for line in lines)

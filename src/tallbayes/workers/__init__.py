@@ -1,0 +1,1 @@
+"""Workers: whoever runs blocks of paths."""
