@@ -8,24 +8,16 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.estimator.decisions import Trial, Tuning
+from tallbayes.estimator.estimates import Estimate, Status
+from tallbayes.estimator.rates import Contraction
 from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.coordinates import Part, Reading
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.predictions import Prediction
-from tallbayes.results.result import (
-    Contraction,
-    Cost,
-    Estimate,
-    Level,
-    Rates,
-    Regression,
-    Result,
-    Status,
-    Trial,
-    Tuning,
-)
+from tallbayes.results.result import Cost, Level, Rates, Regression, Result
 from tallbayes.structure import Structure
 from tallbayes.views.report import render_report
 

@@ -14,7 +14,6 @@ import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.mode import find_anchor
-from tallbayes.anchor.sums import CHUNK_ROWS
 from tallbayes.errors import (
     ImproperPosteriorError,
     NonFiniteError,
@@ -22,7 +21,7 @@ from tallbayes.errors import (
     RankDeficientError,
 )
 from tallbayes.model.model import Target, bind
-from tallbayes.rows.table import Table, make_table, needs_float64
+from tallbayes.rows.table import CHUNK_ROWS, Table, make_table, needs_float64
 
 FLAT = float("inf")
 

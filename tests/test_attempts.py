@@ -9,8 +9,8 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
+from tallbayes.estimator.estimates import Status
 from tallbayes.methods import attempts as anchored
-from tallbayes.results.result import Status
 
 MODEL = tb.families.logistic()
 ROWS = logistic_rows(300, (0.5, -0.5, 0.2))

@@ -17,8 +17,8 @@ import paper
 import pytest
 
 import tallbayes as tb
+from tallbayes.estimator.estimates import Status
 from tallbayes.moments import Moments, merge_all
-from tallbayes.results.result import Status
 from tallbayes.workers.dispatch import SHARES, Dispatcher, ahead, first_arrival, rank
 from tallbayes.workers.executors import capacity_of, num_workers, runs_elsewhere
 

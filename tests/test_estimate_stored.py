@@ -18,9 +18,8 @@ from test_ledger import assert_same
 
 import tallbayes as tb
 from tallbayes.anchor.importance import list_rows
-from tallbayes.anchor.sums import CHUNK_ROWS
 from tallbayes.rows.on_disk import Stored, open_table
-from tallbayes.rows.table import SHUFFLE_SEED
+from tallbayes.rows.table import CHUNK_ROWS, SHUFFLE_SEED
 from tallbayes.setup.preparation import check_data, check_stored, find_centre, place
 
 ROWS = {name: array.astype(np.float32) for name, array in logistic_rows(3_000, (0.5, -0.5, 0.2)).items()}

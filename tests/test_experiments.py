@@ -200,7 +200,7 @@ def test_sgld_follows_its_law():
 
 
 def test_help_answers_without_jax():
-    code = "import sys, tallbayes.commands.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: print('jax' in sys.modules)"
+    code = "import sys, tallbayes.commands.cli as c\ntry: c.main(['-h'])\nexcept SystemExit: print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "reproduce" in done.stdout
     assert done.stdout.splitlines()[-1] == "False"

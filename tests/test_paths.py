@@ -14,10 +14,11 @@ import pytest
 import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.model.model import bind
+from tallbayes.model.observables import Observables
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.draws import STRETCH, gather, pick
 from tallbayes.sampler.levels import LEVEL_STREAM, _schedule, make_problem, sample_level
-from tallbayes.sampler.paths import Observables, Plan, make_drawer, sample_path
+from tallbayes.sampler.paths import Plan, make_drawer, sample_path
 from tallbayes.sampler.randomness import path_key, seed_words
 
 NUM_ROWS, SIZE, SEED, PATH = 40, 3, 11, 5

@@ -32,7 +32,8 @@ from reports import (
 
 import tallbayes as tb
 from tallbayes.errors import InputError
-from tallbayes.results.result import Result, Status
+from tallbayes.estimator.estimates import Status
+from tallbayes.results.result import Result
 from tallbayes.structure import Structure
 from tallbayes.views.report import MEANINGS, render_report, write_report
 from tallbayes.views.report.markup import element, figures, measured, plain, table

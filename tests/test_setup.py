@@ -17,10 +17,10 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.mode import FEW_ROWS, find_anchor
 from tallbayes.anchor.other_modes import BARRIER_POINTS, ModeSearch, search_modes
-from tallbayes.anchor.sums import CHUNK_ROWS, Curvature
+from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, ImproperPosteriorError, NonFiniteError, PosteriorError, RankDeficientError
 from tallbayes.model.model import Target, bind
-from tallbayes.rows.table import SHUFFLE_SEED, Table, check_rows, make_table, needs_float64
+from tallbayes.rows.table import CHUNK_ROWS, SHUFFLE_SEED, Table, check_rows, make_table, needs_float64
 
 FLAT = float("inf")
 THETA = (0.7, -0.4, 0.2, 0.5)

@@ -12,10 +12,10 @@ from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.anchor.probes import make_probe
 from tallbayes.estimator.estimands import make_estimands
+from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import gaussian_summary
 from tallbayes.estimator.tails import Probe, coupled
 from tallbayes.model.model import bind
-from tallbayes.results.result import Status
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.setup import preparation
 from tallbayes.setup.tail_variances import tails_of

@@ -19,12 +19,13 @@ import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.errors import MethodError
 from tallbayes.model.model import bind
+from tallbayes.model.observables import Observables
 from tallbayes.moments import merge_all
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler import paths
 from tallbayes.sampler.levels import make_problem, sample_level
 from tallbayes.sampler.minibatch import distinct
-from tallbayes.sampler.paths import Observables, Plan
+from tallbayes.sampler.paths import Plan
 
 N = 2
 BLOCKS = 64

@@ -23,11 +23,12 @@ from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.estimator.rates import consistency
 from tallbayes.model.model import bind
+from tallbayes.model.observables import Observables
 from tallbayes.moments import merge_all
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler import paths
 from tallbayes.sampler.levels import make_problem, sample_level
-from tallbayes.sampler.paths import Observables, Plan
+from tallbayes.sampler.paths import Plan
 
 NUM_ROWS, SIZE, PRIOR_SCALE = 12, 3, 1.5
 MODEL = tb.families.logistic(prior_scale=PRIOR_SCALE)

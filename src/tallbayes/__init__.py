@@ -104,6 +104,8 @@ if TYPE_CHECKING:
     from tallbayes.doors.sklearn.estimators import TallClassifier, TallCountRegressor, TallRegressor
     from tallbayes.errors import DependencyError, InputError, LedgerError, PosteriorError, TallbayesError, WorkerError
     from tallbayes.estimation.estimate import estimate
+    from tallbayes.estimator.decisions import Tuning
+    from tallbayes.estimator.estimates import Estimate, Status
     from tallbayes.estimator.ladder import Ladder
     from tallbayes.formula.fit import fit
     from tallbayes.methods.parts import Anchored, Multilevel, Randomised, Randomized
@@ -111,7 +113,7 @@ if TYPE_CHECKING:
     from tallbayes.model.model import Model
     from tallbayes.progress import Progress
     from tallbayes.records.ledger import merge_ledgers
-    from tallbayes.results.result import Estimate, Result, Status, Tuning
+    from tallbayes.results.result import Result
     from tallbayes.results.result_file import load
     from tallbayes.rows.ingest import ingest
     from tallbayes.rows.on_disk import open_table

@@ -18,15 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.anchor.sums import TILE_ROWS, Curvature, likelihood_sums, prior_probe, prior_terms, shapes_of_sums
+from tallbayes.anchor.sums import Curvature, likelihood_sums, prior_probe, prior_terms, shapes_of_sums
 from tallbayes.errors import NonFiniteError, explain
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
-from tallbayes.rows.table import Table
-from tallbayes.sampler.roles import Executor
+from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.watch import begin_pass, count_rows, find, look
-from tallbayes.workers.executors import capacity_of, in_order, runs_elsewhere
+from tallbayes.workers.executors import Executor, capacity_of, in_order, runs_elsewhere
 
 Ranges = Sequence[tuple[int, int]]
 Sums = tuple[Floats, ...]

@@ -21,8 +21,8 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.allocation import unseen_jumps
 from tallbayes.model.model import Target
+from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats, Moments
-from tallbayes.sampler.paths import Observables
 from tallbayes.watch import look
 
 BLOCK_DRAWS = 4096

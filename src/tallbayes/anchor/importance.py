@@ -22,7 +22,6 @@ with several q_i is a matrix, and a model without any is differentiated row by r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,16 +32,15 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Bound
-from tallbayes.anchor.sums import CHUNK_ROWS, density_terms
+from tallbayes.anchor.sums import density_terms
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
-from tallbayes.rows.on_disk import Stored
-from tallbayes.rows.table import SHUFFLE_SEED, Table, capacity_for
+from tallbayes.rows.listing import Listing, mapped_listing
+from tallbayes.rows.table import CHUNK_ROWS, SHUFFLE_SEED, Table, capacity_for
 from tallbayes.rows.writing import write_table
-from tallbayes.sampler.roles import Executor
 from tallbayes.watch import begin_pass, count_rows
-from tallbayes.workers.executors import capacity_of, in_order
+from tallbayes.workers.executors import Executor, capacity_of, in_order
 
 PART_ROWS = 2**12
 # Against a list, uniform batches would have so many times the variance, or their variance so heavy a tail.
@@ -53,19 +51,6 @@ PAIRS, WIDE_PAIRS = 6, 2
 # Beyond, a row's remainder is weighed by the diagonal of H^-1: the same size but for correlations.
 MOST_WHITENED = 128
 LARGEST = 1e30
-
-
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """Which row stands at each place of the list, and the weight of that place; padded like a table.
-
-    `stored` is the table on disk that the list is mapped from, if it is.
-    """
-
-    rows: np.ndarray
-    weights: np.ndarray
-    length: int
-    stored: Stored | None = None
 
 
 def list_rows(
@@ -98,12 +83,6 @@ def _shuffled(parts: Iterator[dict[str, np.ndarray]]) -> Listing:
     places = np.zeros(capacity_for(len(rows)), np.int32)
     places[: len(rows)] = np.random.default_rng(SHUFFLE_SEED).permutation(len(rows))
     return Listing(rows[places], weights[places], len(rows))
-
-
-def mapped_listing(stored: Stored) -> Listing:
-    """A list as it lies on disk."""
-    arrays = stored.arrays()
-    return Listing(arrays["row"], arrays["weight"], stored.num_rows, stored)
 
 
 def _parts(sizes_by_chunk: Iterator[Floats], mean: float) -> Iterator[dict[str, np.ndarray]]:

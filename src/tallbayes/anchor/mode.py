@@ -31,7 +31,7 @@ from tallbayes.errors import PosteriorError
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
-from tallbayes.sampler.roles import Executor
+from tallbayes.workers.executors import Executor
 
 log = logging.getLogger("tallbayes")
 

@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.importance import Listing, in_float64
-from tallbayes.anchor.sums import TILE_ROWS
+from tallbayes.anchor.importance import in_float64
 from tallbayes.estimator.tails import Probe
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
-from tallbayes.rows.table import Table
+from tallbayes.rows.listing import Listing
+from tallbayes.rows.table import TILE_ROWS, Table
 
 MOST_ROWS = 1024
 PLAIN_DRAWS, DRAWS_A_DIRECTION = 96, 8

@@ -22,7 +22,7 @@ from tallbayes.errors import NoConvergenceError, NonFiniteError, PosteriorError,
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
-from tallbayes.sampler.roles import Executor
+from tallbayes.workers.executors import Executor
 
 FAR = 3.0
 # A Gaussian at the mode that is so far off says nothing of where to go.

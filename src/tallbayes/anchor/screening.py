@@ -27,11 +27,10 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Expansion, Ranges
-from tallbayes.anchor.sums import TILE_ROWS
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
-from tallbayes.rows.table import Table
+from tallbayes.rows.table import TILE_ROWS, Table
 
 NEAR_RADII = 3.0 * np.arange(1, 9)
 NEAR_RADII_ALONG_A_LINE = 1.5 * np.arange(1, 17)

@@ -16,9 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from tallbayes.model.model import Target
-
-TILE_ROWS = 256
-CHUNK_ROWS = 2**18
+from tallbayes.rows.table import TILE_ROWS
 
 
 class Curvature(Enum):

@@ -27,9 +27,9 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimands import Estimands, summarise
 from tallbayes.model.model import Target
+from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats, Moments
 from tallbayes.sampler.gradients import Inputs
-from tallbayes.sampler.paths import Observables
 from tallbayes.setup.preparation import Prepared
 from tallbayes.structure import Structure
 from tallbayes.views.text import table as align

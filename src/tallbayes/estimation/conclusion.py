@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.estimator.decisions import Tuning
+from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.randomised import RandomisedRun, tail_states
 from tallbayes.estimator.rates import cost_growth, mean_decay, variance_decay
 from tallbayes.estimator.run import Assessment, LevelState, Run, consistency_scores
@@ -18,7 +20,7 @@ from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.results.result import Cost, Estimate, Level, Rates, Regression, Result, Status, Tuning
+from tallbayes.results.result import Cost, Level, Rates, Regression, Result
 from tallbayes.sampler.roles import Dynamics
 from tallbayes.setup.preparation import Prepared
 

@@ -28,6 +28,7 @@ from tallbayes.estimation.outline import Known, blank, copy_of, outline
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.decisions import Unrecorded
 from tallbayes.estimator.estimands import make_estimands, read_quantities
+from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
 from tallbayes.estimator.randomised import prepare_randomised, require_smooth, run_randomised
 from tallbayes.estimator.run import KEPT_BYTES, Budget, Run, budget_within
@@ -41,10 +42,9 @@ from tallbayes.progress import Report, in_phase, reporter, teller
 from tallbayes.records.fingerprint import fingerprint
 from tallbayes.records.ledger import Ledger, open_ledger
 from tallbayes.records.tasks import Kept, Recorded
-from tallbayes.results.result import Cost, Result, Status
+from tallbayes.results.result import Cost, Result
 from tallbayes.rows.on_disk import Stored
 from tallbayes.sampler.levels import BLOCK_PATHS
-from tallbayes.sampler.roles import Executor
 from tallbayes.setup.preparation import (
     Placed,
     Prepared,
@@ -60,7 +60,7 @@ from tallbayes.setup.preparation import (
 from tallbayes.setup.record import Search, recalled
 from tallbayes.setup.tail_variances import tails_of
 from tallbayes.watch import OutOfTime, Watch, aside, begin, current, watching
-from tallbayes.workers.executors import default_executor
+from tallbayes.workers.executors import Executor, default_executor
 from tallbayes.workers.sharing import Hired, hire
 
 # Bad input is told even where hardly any time is given.

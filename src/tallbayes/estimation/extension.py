@@ -16,15 +16,16 @@ from tallbayes.estimation.conclusion import Finished, conclude
 from tallbayes.estimation.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands
+from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.randomised import run_randomised
 from tallbayes.estimator.run import Run, budget_within
 from tallbayes.estimator.tolerances import KINDS, Tolerances, check_tolerances, resolve_tolerances
 from tallbayes.methods.parts import Method, Randomised
 from tallbayes.progress import Report, reporter, teller
-from tallbayes.results.result import Result, Status
-from tallbayes.sampler.roles import Executor
+from tallbayes.results.result import Result
 from tallbayes.setup.preparation import Prepared, refine_precision
 from tallbayes.watch import OutOfTime, watching
+from tallbayes.workers.executors import Executor
 from tallbayes.workers.sharing import hire
 
 

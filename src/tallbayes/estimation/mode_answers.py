@@ -21,8 +21,9 @@ import numpy as np
 from tallbayes.anchor.gaussian_level import reported_sd
 from tallbayes.anchor.other_modes import Peak
 from tallbayes.errors import TallbayesError
+from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import Budget
-from tallbayes.results.result import Mode, Result, Status
+from tallbayes.results.result import Mode, Result
 from tallbayes.setup.preparation import Prepared
 
 MATTERS = 1e-3

@@ -22,11 +22,12 @@ from tallbayes.anchor.mode import anchor_at
 from tallbayes.errors import TallbayesError
 from tallbayes.estimation.conclusion import regression_of
 from tallbayes.estimator.estimands import Estimands, Quantity, make_estimands
+from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.run import gaussian_summary
 from tallbayes.estimator.tolerances import resolve_tolerances
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
-from tallbayes.results.result import Cost, Estimate, Rates, Result, Status
+from tallbayes.results.result import Cost, Rates, Result
 from tallbayes.setup.preparation import Placed, Prepared
 from tallbayes.setup.record import Search
 from tallbayes.structure import Structure

@@ -14,12 +14,12 @@ from dataclasses import replace
 import numpy as np
 
 from tallbayes.estimator.allocation import bias_terms, optimal_samples
+from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.foresight import PILOT_PATHS, Prospect, Seen
 from tallbayes.estimator.rates import contraction_of, variance_decay
 from tallbayes.estimator.run import Assessment, LevelState, Run, assess, consistent, trouble
 from tallbayes.moments import Floats
 from tallbayes.progress import SAMPLING, Progress
-from tallbayes.results.result import Status, t_quantile
 from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, sample_contraction, sample_level
 from tallbayes.watch import OutOfTime, aside, begin, current, look, passed
 from tallbayes.workers.dispatch import Dispatcher

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tallbayes.estimator.ladder import Ladder
-from tallbayes.results.result import Contraction, Tuning
+from tallbayes.estimator.rates import Contraction
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,3 +50,28 @@ class Unrecorded:
 
     def settle(self, find: Callable[[], Decision]) -> Decision:
         return find()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A first step and a batch size that were tried: the price predicted for the whole run, infinite where steps
+    were strained, and the row gradients the trial took; the window in units of dT."""
+
+    first_step: float
+    batch_size: int
+    price: float
+    strained: float
+    evaluations: int
+    window: int = 0
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How the ladder was chosen: all trials, the one that was taken, the time dT (T_0 is that and the window), and
+    why."""
+
+    trials: tuple[Trial, ...]
+    chosen: Trial
+    time: float
+    reason: str
+    evaluations: int

@@ -23,10 +23,10 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.gaussian_level import Laplace, reported_sd
 from tallbayes.errors import InputError, ModelError, explain
 from tallbayes.model.model import Target
+from tallbayes.model.observables import Observables
 from tallbayes.model.space import shaped
 from tallbayes.moments import Floats, Moments
 from tallbayes.programs.identity import identify, output_of
-from tallbayes.sampler.paths import Observables
 from tallbayes.structure import Structure
 
 LAPLACE_DRAWS = 1024

@@ -29,12 +29,12 @@ from tallbayes.estimator.adaptive import (
 )
 from tallbayes.estimator.allocation import degrees_of_freedom, floored_variance, optimal_samples
 from tallbayes.estimator.estimands import Estimands, Summary, summarise
+from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.rates import Rate, variance_decay
 from tallbayes.estimator.run import TRUSTED_SAMPLES, Assessment, LevelState, Run, gaussian_summary, trouble
 from tallbayes.estimator.tuning import variance_floor
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.progress import SAMPLING
-from tallbayes.results.result import Status, t_quantile
 from tallbayes.sampler.levels import BLOCK_PATHS, Problem, sample_differences, sample_level
 from tallbayes.watch import OutOfTime, aside, begin, look
 from tallbayes.workers.executors import capacity_of, in_order

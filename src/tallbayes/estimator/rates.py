@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.moments import Floats, Moments
-from tallbayes.results.result import Contraction
 
 FARTHEST = 1e4
 
@@ -101,3 +100,12 @@ def contraction_of(squares: Floats, interval: float) -> Contraction:
     factor = float(np.sqrt(ratio))
     upper = float(np.sqrt(ratio * np.exp(2 * error)))
     return Contraction(factor, upper, float(-np.log(upper) / interval))
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """How much closer two paths on common noise come during dT: measured, and its upper 97.5% end."""
+
+    factor: float
+    upper: float
+    rate: float

@@ -18,16 +18,16 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.allocation import bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
 from tallbayes.estimator.decisions import Decisions, Unrecorded
 from tallbayes.estimator.estimands import Estimands, Summary, summarise
+from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.foresight import WEAK_ORDER
-from tallbayes.estimator.rates import FARTHEST, consistency, consistency_freedom
+from tallbayes.estimator.rates import FARTHEST, Contraction, consistency, consistency_freedom
 from tallbayes.estimator.tails import Tails
 from tallbayes.estimator.tuning import variance_floor
 from tallbayes.moments import Floats, Moments
 from tallbayes.progress import Report
-from tallbayes.results.result import Contraction, Status, t_quantile
 from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, Problem
-from tallbayes.sampler.roles import Executor
 from tallbayes.workers.dispatch import Dispatcher
+from tallbayes.workers.executors import Executor
 
 TRUSTED_SAMPLES = 512
 FALSE_ALARM = 1e-7

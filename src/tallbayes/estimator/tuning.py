@@ -23,16 +23,15 @@ import numpy as np
 
 from tallbayes.anchor.gaussian_level import Laplace
 from tallbayes.estimator.allocation import Least, floored_variance, optimal_samples
+from tallbayes.estimator.decisions import Trial, Tuning
 from tallbayes.estimator.estimands import Estimands, Summary, summarise
 from tallbayes.estimator.ladder import Ladder
-from tallbayes.estimator.rates import contraction_of
+from tallbayes.estimator.rates import Contraction, contraction_of
 from tallbayes.estimator.tails import Tails
 from tallbayes.moments import Floats, Moments, merge_all
-from tallbayes.results.result import Contraction, Trial, Tuning
 from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
-from tallbayes.sampler.roles import Executor
 from tallbayes.watch import begin, passed
-from tallbayes.workers.executors import in_order
+from tallbayes.workers.executors import Executor, in_order
 
 log = logging.getLogger("tallbayes")
 

@@ -17,6 +17,7 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.estimate import estimate
 from tallbayes.estimation.outline import blank
+from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
 from tallbayes.estimator.tolerances import KINDS, check_tolerances
 from tallbayes.formula.formula import Design, build_design
@@ -25,7 +26,7 @@ from tallbayes.formula.units import in_own_units
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.model import Model
 from tallbayes.progress import reporter, teller
-from tallbayes.results.result import Result, Status
+from tallbayes.results.result import Result
 from tallbayes.rows.frames import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 

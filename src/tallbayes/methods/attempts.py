@@ -17,7 +17,9 @@ from functools import partial
 import numpy as np
 
 from tallbayes.estimator.adaptive import heavy_draws, run_multilevel, run_patiently
-from tallbayes.estimator.decisions import Decision
+from tallbayes.estimator.decisions import Decision, Trial, Tuning
+from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Assessment, Run
 from tallbayes.estimator.tuning import (
     FIRST_STEPS,
@@ -33,7 +35,6 @@ from tallbayes.estimator.tuning import (
     tune,
 )
 from tallbayes.methods.parts import Anchored
-from tallbayes.results.result import Contraction, Status, Trial, Tuning
 from tallbayes.sampler.gradients import Blend, ControlVariate, Taylor
 from tallbayes.sampler.levels import Problem
 from tallbayes.sampler.minibatch import Blocks

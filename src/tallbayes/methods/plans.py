@@ -24,10 +24,12 @@ from tallbayes.methods.parts import (
     resolve,
 )
 from tallbayes.model.model import Target
+from tallbayes.model.observables import Observables
 from tallbayes.sampler.levels import BLOCK_PATHS, Problem, compile_ahead, make_problem
-from tallbayes.sampler.paths import Observables, Plan
-from tallbayes.sampler.roles import Executor, GradientEstimator
+from tallbayes.sampler.paths import Plan
+from tallbayes.sampler.roles import GradientEstimator
 from tallbayes.setup.preparation import Placed, Prepared
+from tallbayes.workers.executors import Executor
 
 
 def compile_programs(executor: Executor, method: Anchored, observables: Observables, placed: Placed) -> None:

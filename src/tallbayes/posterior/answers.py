@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tallbayes.estimator.allocation import Least, bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.rates import variance_decay
 from tallbayes.moments import Floats, Moments
-from tallbayes.results.result import Estimate
 from tallbayes.structure import Structure
 
 TRUSTED_SAMPLES = 512

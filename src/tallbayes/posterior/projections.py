@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tallbayes.estimator.allocation import Least
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.tails import Probed
 from tallbayes.moments import Floats
 from tallbayes.posterior.answers import Rungs, combine, scaled
 from tallbayes.posterior.coordinates import Line
-from tallbayes.results.result import Estimate
 from tallbayes.structure import Structure
 
 INDICATOR_RATE = 1.5

@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from tallbayes.estimator.allocation import Least
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.posterior.answers import Rungs, combine, scaled
 from tallbayes.posterior.projections import stretches
-from tallbayes.results.result import Estimate
 from tallbayes.structure import Structure
 
 

@@ -29,8 +29,7 @@ from tallbayes.sampler.levels import (
     sample_differences,
     sample_level,
 )
-from tallbayes.sampler.roles import Executor
-from tallbayes.workers.executors import capacity_of, carries_several, runs_elsewhere, submit_all
+from tallbayes.workers.executors import Executor, capacity_of, carries_several, runs_elsewhere, submit_all
 
 # Larger sums over a chunk of rows are not kept where there are many chunks; of a pass, no more than so many bytes.
 MOST_SUMS = 2**15

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.results.result import Estimate, Result
+from tallbayes.estimator.estimates import Estimate
+from tallbayes.results.result import Result
 
 RATIOS = {
     "logistic": "odds ratio",

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Line
 from tallbayes.results.coefficients import Number, coefficients, is_slope, ratio_name
-from tallbayes.results.result import Estimate, Result
+from tallbayes.results.result import Result
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import InputError, explain
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
-from tallbayes.results.result import Estimate, Result
+from tallbayes.results.result import Result
 from tallbayes.structure import Structure
 
 NUMBERS = ("mean", "sd", "median", "lower", "upper")

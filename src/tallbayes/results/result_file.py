@@ -13,25 +13,15 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import ResultFileError, explain
-from tallbayes.estimator.decisions import Decision
+from tallbayes.estimator.decisions import Decision, Trial, Tuning
+from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.tails import Probe
 from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.results.result import (
-    Contraction,
-    Cost,
-    Estimate,
-    Level,
-    Mode,
-    Rates,
-    Regression,
-    Result,
-    Status,
-    Trial,
-    Tuning,
-)
+from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Result
 from tallbayes.structure import Structure
 
 FORMAT = "tallbayes result 5"

@@ -23,9 +23,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallbayes.anchor.sums import CHUNK_ROWS
 from tallbayes.errors import TableError, explain
-from tallbayes.rows.table import MAX_THREADS, Table, capacity_for
+from tallbayes.rows.table import CHUNK_ROWS, MAX_THREADS, Table, capacity_for
 
 FORMAT = "tallbayes table 1"
 HEADER = "table.json"

@@ -16,8 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallbayes.anchor.sums import CHUNK_ROWS, TILE_ROWS
 from tallbayes.errors import DataError, explain
+
+TILE_ROWS = 256
+CHUNK_ROWS = 2**18
 
 SHUFFLE_SEED = 20170617
 BLOCK_BYTES = 2**21

@@ -29,9 +29,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from tallbayes.anchor.sums import TILE_ROWS, density_terms
+from tallbayes.anchor.sums import density_terms
 from tallbayes.errors import MethodError, explain
 from tallbayes.model.model import Target
+from tallbayes.rows.table import TILE_ROWS
 from tallbayes.sampler.draws import gather
 from tallbayes.sampler.minibatch import WithReplacement
 from tallbayes.sampler.roles import GradientEstimator, Sampling

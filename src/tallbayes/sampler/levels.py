@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.importance import Listing
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.moments import Floats, Moments
 from tallbayes.programs.compilation import compiled
+from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
 from tallbayes.sampler.gradients import Inputs, evaluations_per_step
 from tallbayes.sampler.paths import MOST_STOPS, PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path

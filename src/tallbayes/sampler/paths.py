@@ -28,9 +28,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.importance import Listing
 from tallbayes.model.model import Target
-from tallbayes.programs.identity import Function
+from tallbayes.model.observables import Observables
+from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
 from tallbayes.sampler.draws import Drawer, Draws, gather, pick, run_steps
 from tallbayes.sampler.gradients import Centre, Inputs, Runs, centre_rows, posterior_gradient, whitened_remainder
@@ -38,26 +38,6 @@ from tallbayes.sampler.randomness import normals, words_per_normal
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
 
 MOST_STOPS = 8
-
-
-@dataclass(frozen=True)
-class Observables:
-    """What is read off a path: the first two moments of the reported parameters, as they differ from those at theta_0,
-    if asked; then functions of them."""
-
-    moments: bool
-    functions: tuple[Function, ...]
-
-    def values(self, target: Target, mode: jax.Array, displacement: jax.Array, units: Any = None) -> jax.Array:
-        parts = []
-        if self.moments:
-            moved = target.moved(mode, displacement, units)
-            parts = [moved, moved**2]
-        theta = target.reported(mode + displacement, units) if self.functions else None
-        for function in self.functions:
-            leaves = jax.tree.leaves(function(theta))
-            parts += [jnp.ravel(leaf).astype(displacement.dtype) for leaf in leaves]
-        return jnp.concatenate(parts)
 
 
 @dataclass(frozen=True)

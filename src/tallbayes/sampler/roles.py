@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Protocol
 
 import numpy as np
@@ -88,9 +86,3 @@ class Coupling(Protocol):
     def check(self, sampling: Sampling) -> None:
         """Raise a MethodError where the coarse batch would not have the fine batch's law."""
         ...
-
-
-class Executor(Protocol):
-    """What runs blocks: any `concurrent.futures.Executor` will do."""
-
-    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]: ...

@@ -11,11 +11,11 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import expand
-from tallbayes.anchor.importance import Listing, list_rows
+from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import anchor_at
 from tallbayes.anchor.probes import make_probe
 from tallbayes.anchor.recentring import find_mode_or_balance
-from tallbayes.anchor.sums import CHUNK_ROWS, Curvature
+from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.estimator.estimands import Estimands
 from tallbayes.estimator.tails import Probe
@@ -23,12 +23,13 @@ from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.weights import WEIGHT, require_weights, weighted
 from tallbayes.programs.canary import require_sound
+from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored, map_table
-from tallbayes.rows.table import Table, check_rows, make_table, needs_float64
-from tallbayes.sampler.roles import Executor
+from tallbayes.rows.table import CHUNK_ROWS, Table, check_rows, make_table, needs_float64
 from tallbayes.setup.own_rows import by_name, casting, unpacking
 from tallbayes.setup.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.watch import begin_pass, count_rows
+from tallbayes.workers.executors import Executor
 
 
 @dataclass(frozen=True, eq=False)

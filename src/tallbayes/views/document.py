@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import interval_ends, parameter_names
-from tallbayes.results.result import Estimate, Mode, Result
+from tallbayes.results.result import Mode, Result
 
 
 def to_json(result: Result, settings: dict[str, Any]) -> str:

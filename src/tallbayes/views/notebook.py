@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.coefficients import Number, parameter_names
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.export import formula_of, readable
-from tallbayes.results.result import Estimate, Result
+from tallbayes.results.result import Result
 from tallbayes.views.document import component_names
 from tallbayes.views.summary import ABOUT_ERRORS, rounded, rounded_error
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.progress import shorten
 from tallbayes.results.coefficients import interval_ends
-from tallbayes.results.result import Estimate, Mode, Result
+from tallbayes.results.result import Mode, Result
 from tallbayes.views.document import component_names
 from tallbayes.views.text import describe, mode_heading
 

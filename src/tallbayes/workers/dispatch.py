@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.sampler.roles import Executor
 from tallbayes.watch import passed
-from tallbayes.workers.executors import capacity_of, carries_several, runs_elsewhere, submit_all
+from tallbayes.workers.executors import Executor, capacity_of, carries_several, runs_elsewhere, submit_all
 
 LATE, SOON = 2.0, 0.5
 MOST_COPIES = 6

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from tallbayes.sampler.roles import Executor
 from tallbayes.threads import Threads
 from tallbayes.watch import wait
 
@@ -91,3 +90,9 @@ def in_order(
     finally:
         for future in pending:
             future.cancel()
+
+
+class Executor(Protocol):
+    """What runs blocks: any `concurrent.futures.Executor` will do."""
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]: ...

@@ -13,9 +13,8 @@ from typing import Any
 from tallbayes.errors import InputError, explain
 from tallbayes.rows.on_disk import spill
 from tallbayes.rows.table import Table
-from tallbayes.sampler.roles import Executor
 from tallbayes.watch import aside
-from tallbayes.workers.executors import Watched, default_executor
+from tallbayes.workers.executors import Executor, Watched, default_executor
 from tallbayes.workers.shipping import Shipping, is_elsewhere, told_plainly
 
 

@@ -24,13 +24,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallbayes.anchor.importance import Listing, mapped_listing
 from tallbayes.errors import InputError, WorkerError, explain
 from tallbayes.programs.canary import require_sound
+from tallbayes.rows.listing import Listing, mapped_listing
 from tallbayes.rows.on_disk import Stored, map_table, open_table
 from tallbayes.rows.table import Table
-from tallbayes.sampler.roles import Executor
-from tallbayes.workers.executors import capacity_of
+from tallbayes.workers.executors import Executor, capacity_of
 
 MOST_INLINE = 2**16
 KEPT_GROUNDS = 4

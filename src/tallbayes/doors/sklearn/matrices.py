@@ -24,10 +24,11 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import DataError, InputError, explain
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
-from tallbayes.results.result import Estimate, Level, Regression, Result
+from tallbayes.results.result import Level, Regression, Result
 from tallbayes.structure import Structure
 
 SMALL_ROWS = 4096

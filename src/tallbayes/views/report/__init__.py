@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.results.result import Result, Status
+from tallbayes.estimator.estimates import Status
+from tallbayes.results.result import Result
 from tallbayes.views.report.answer import answer, as_pairs, finding
 from tallbayes.views.report.cost import cost
 from tallbayes.views.report.effects import Effects, effects_of

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Number
-from tallbayes.results.result import Estimate, Result
+from tallbayes.results.result import Result
 from tallbayes.views.document import component_names
 from tallbayes.views.report.charts import Interval, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, most_notable

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tallbayes.results.result import Result, Trial
+from tallbayes.estimator.decisions import Trial
+from tallbayes.results.result import Result
 from tallbayes.views.report.markup import (
     Column,
     Markup,

@@ -13,8 +13,9 @@ from math import isfinite
 
 import numpy as np
 
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.results.result import Estimate, Result
+from tallbayes.results.result import Result
 from tallbayes.views.document import component_names
 from tallbayes.views.report.charts import Interval, Panel, intervals
 from tallbayes.views.report.effects import NORMAL_END, Effect, Effects, readable
