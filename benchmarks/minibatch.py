@@ -17,10 +17,12 @@ import numpy as np
 import throughput
 
 import tallbayes as tb
-from tallbayes.estimator.estimands import make_estimands
-from tallbayes.sampler.levels import BLOCK_PATHS, make_problem, sample_level
+from tallbayes.estimator.levels import BLOCK_PATHS
+from tallbayes.estimator.levels import sample_level
+from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 from tallbayes.setup.preparation import check_data, prepare
+from tallbayes.setup.quantities import make_estimands
 from tallbayes.views.text import table
 from tallbayes.workers.executors import default_executor, in_order, num_workers
 

@@ -20,11 +20,13 @@ import jax.numpy as jnp
 import throughput
 
 import tallbayes as tb
-from tallbayes.estimator.estimands import make_estimands
+from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.sampler import draws, paths
-from tallbayes.sampler.levels import BLOCK_PATHS, make_problem, sample_level
+from tallbayes.estimator.levels import sample_level
+from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 from tallbayes.setup.preparation import check_data, prepare
+from tallbayes.setup.quantities import make_estimands
 from tallbayes.views.text import table
 
 LEVEL, REPEATS = 3, 12

@@ -32,13 +32,14 @@ import numpy as np
 from tallbayes.estimator import adaptive as multilevel
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Budget, Run
 from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.experiments import style
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Moments
-from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, sample_level
+from tallbayes.estimator.levels import sample_level
 from tallbayes.structure import Structure
 from tallbayes.views.text import table
 from tallbayes.workers.dispatch import Arrivals, Dispatcher, first_arrival

@@ -21,9 +21,9 @@ from scenarios import logistic_by_hand, paper_rows
 
 import tallbayes as tb
 from tallbayes.anchor.gaussian_level import laplace_level
-from tallbayes.estimator.estimands import make_estimands
 from tallbayes.estimator.randomised import _settle_laplace
 from tallbayes.setup.preparation import prepare
+from tallbayes.setup.quantities import make_estimands
 from tallbayes.views.document import to_json
 from tallbayes.watch import OutOfTime, Watch, aside, begin, begin_pass, count_rows, current, look, passed, watching
 

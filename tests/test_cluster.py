@@ -27,7 +27,7 @@ from test_ledger import assert_same
 
 import tallbayes as tb
 from tallbayes.commands import cli
-from tallbayes.sampler.levels import sample_level
+from tallbayes.estimator.levels import sample_level
 from tallbayes.workers import shipping
 from tallbayes.workers.dispatch import Dispatcher
 

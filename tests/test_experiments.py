@@ -50,7 +50,8 @@ def test_the_literal_window_is_half_of_every_path():
 def test_recorded_paths_end_where_sampled_ones_do():
     """The figure's trajectories are the library's own paths: same draws, same Delta."""
     from tallbayes.estimator.ladder import Ladder
-    from tallbayes.sampler.levels import BLOCK_PATHS, sample_level
+    from tallbayes.estimator.levels import BLOCK_PATHS
+    from tallbayes.estimator.levels import sample_level
 
     this = runs.subject(problem.make_rows(100), Ladder(1 / 100, start_steps=4, added_steps=4))
     fine, coarse = coupled_paths.trajectories(this.problem, 2, BLOCK_PATHS)
@@ -200,7 +201,9 @@ def test_sgld_follows_its_law():
 
 
 def test_help_answers_without_jax():
-    code = "import sys, tallbayes.commands.cli as c\ntry: c.main(['-h'])\nexcept SystemExit: print('jax' in sys.modules)"
+    code = (
+        "import sys, tallbayes.commands.cli as c\ntry: c.main(['-h'])\nexcept SystemExit: print('jax' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "reproduce" in done.stdout
     assert done.stdout.splitlines()[-1] == "False"

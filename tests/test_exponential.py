@@ -16,7 +16,8 @@ from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.gradients import whitened_remainder
-from tallbayes.sampler.levels import _sample, make_problem, sample_level
+from tallbayes.estimator.levels import sample_level
+from tallbayes.sampler.levels import _sample, make_problem
 from tallbayes.sampler.paths import Plan, make_inputs
 
 STEPS = (2.0, 1.0, 0.25)

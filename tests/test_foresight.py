@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tallbayes.estimator.foresight import MOST_DOUBT, UNKNOWN_BLOCKS, Prospect, Seen
-from tallbayes.sampler.levels import BLOCK_PATHS
+from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.workers.dispatch import doubt
 
 COSTS = 10.0 * 2.0 ** np.arange(8)

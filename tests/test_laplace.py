@@ -12,9 +12,10 @@ from scipy.stats import norm
 import tallbayes as tb
 from tallbayes.anchor.gaussian_level import BLOCK_DRAWS, _block, laplace_level
 from tallbayes.anchor.mode import find_anchor
-from tallbayes.estimator.estimands import make_estimands, summarise
+from tallbayes.estimator.estimands import summarise
 from tallbayes.model.model import bind
 from tallbayes.rows.table import check_rows, make_table
+from tallbayes.setup.quantities import make_estimands
 
 MODEL = tb.families.linear(noise_scale=2.0)
 ROWS = gaussian_rows(30, 2, 2.0, seed=5)

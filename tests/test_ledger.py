@@ -14,10 +14,10 @@ import pytest
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
+from tallbayes.estimator.levels import LevelBlock
 from tallbayes.moments import Moments
 from tallbayes.records.ledger import Ledger, merge_ledgers, open_ledger
 from tallbayes.records.tasks import read_block, write_block
-from tallbayes.sampler.levels import LevelBlock
 
 ROWS = logistic_rows(300, (0.5, -0.5, 0.2))
 MODEL = tb.families.logistic()

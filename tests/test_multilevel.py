@@ -14,12 +14,12 @@ from tallbayes.estimator import adaptive as multilevel
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands, Quantity
 from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Budget, Run, consistency_scores
 from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Moments
-from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.structure import Structure
 
 ESTIMANDS = Estimands(

@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
+from tallbayes.estimator.levels import BLOCK_PATHS, Stream
 from tallbayes.experiments import problem, runs
 from tallbayes.programs.compilation import compiled
 from tallbayes.sampler import paths
-from tallbayes.sampler.levels import BLOCK_PATHS, LEVEL_STREAM, _level_block, _schedule, sample_level
+from tallbayes.estimator.levels import sample_level
+from tallbayes.sampler.levels import _level_block, _schedule
 from tallbayes.sampler.randomness import seed_words
 from tallbayes.workers.executors import default_executor
 
@@ -51,7 +53,7 @@ def blocks(plan, inputs, schedule, seed, labels, firsts):
 def differences(this, level, call):
     """Delta_l of BLOCKS_A_CALL blocks, (paths, 2)."""
     with jax.enable_x64(True):
-        labels = np.array([LEVEL_STREAM, level], np.uint32)
+        labels = np.array([int(Stream.LEVEL), level], np.uint32)
         firsts = np.uint32(BLOCK_PATHS) * (np.uint32(BLOCKS_A_CALL * call) + np.arange(BLOCKS_A_CALL, dtype=np.uint32))
         found = compiled(blocks)(this.plan, this.inputs, _schedule(this, level), seed_words(this.seed), labels, firsts)
         return np.asarray(found, np.float64).reshape(-1, 2)

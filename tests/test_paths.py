@@ -13,11 +13,13 @@ import pytest
 
 import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
+from tallbayes.estimator.levels import Stream
 from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.draws import STRETCH, gather, pick
-from tallbayes.sampler.levels import LEVEL_STREAM, _schedule, make_problem, sample_level
+from tallbayes.estimator.levels import sample_level
+from tallbayes.sampler.levels import _schedule, make_problem
 from tallbayes.sampler.paths import Plan, make_drawer, sample_path
 from tallbayes.sampler.randomness import path_key, seed_words
 
@@ -113,7 +115,7 @@ def replay(problem, anchor, level):
         noise, batches, spare = pick(stretch(phase, k // STRETCH, number, extra), k % STRETCH)
         return noise, batches, drawer.source(jnp.asarray(spare))
 
-    key = path_key(seed_words(SEED), LEVEL_STREAM, level, PATH)
+    key = path_key(seed_words(SEED), int(Stream.LEVEL), level, PATH)
     solo, joint = (jax.random.fold_in(key, phase) for phase in (0, 1))
     fine, fine_points, coarse_points = np.zeros(3), [], []
     for k in range(ladder.shift_steps(level)):
@@ -152,7 +154,7 @@ def test_paths_are_what_the_equations_say(gradient, coupling):
         problem, anchor = make(model, gradient, coupling, window_steps)
         with jax.enable_x64(True):
             for level in (0, 1, 2):
-                key = path_key(seed_words(SEED), LEVEL_STREAM, level, PATH)
+                key = path_key(seed_words(SEED), int(Stream.LEVEL), level, PATH)
                 end = jax.jit(sample_path, static_argnums=0)(
                     problem.plan, problem.inputs, _schedule(problem, level), key
                 )

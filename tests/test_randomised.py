@@ -20,13 +20,13 @@ from tallbayes.estimator import adaptive as multilevel
 from tallbayes.estimator import randomised
 from tallbayes.estimator.estimands import Estimands, Quantity
 from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.estimator.randomised import _tail_law, assess_randomised, prepare_randomised, run_randomised
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Budget, Run
 from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Moments
-from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.setup.preparation import check_data, prepare
 from tallbayes.structure import Structure
 

@@ -21,7 +21,8 @@ from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import SHUFFLE_SEED, check_rows, make_table
 from tallbayes.sampler.gradients import centre_rows, row_terms, whitened_remainder
-from tallbayes.sampler.levels import make_problem, sample_contraction, sample_level
+from tallbayes.estimator.levels import sample_contraction, sample_level
+from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan, make_inputs
 
 NUM_ROWS, D = 11, 3

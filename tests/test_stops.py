@@ -13,7 +13,7 @@ import pytest
 from test_telescoping_anchored import law_score, problem, sampled, sum_score
 
 import tallbayes as tb
-from tallbayes.sampler.levels import sample_level
+from tallbayes.estimator.levels import sample_level
 from tallbayes.sampler.paths import MOST_STOPS
 
 TAYLOR = tb.Taylor(3, tb.Blocks())

@@ -10,14 +10,15 @@ import pytest
 import tallbayes as tb
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.anchor.mode import find_anchor
-from tallbayes.anchor.probes import make_probe
-from tallbayes.estimator.estimands import make_estimands
+from tallbayes.anchor.probe import Probe
+from tallbayes.anchor.probing import make_probe
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import gaussian_summary
-from tallbayes.estimator.tails import Probe, coupled
+from tallbayes.estimator.tails import coupled
 from tallbayes.model.model import bind
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.setup import preparation
+from tallbayes.setup.quantities import make_estimands
 from tallbayes.setup.tail_variances import tails_of
 
 FIVE_EVENTS = {"x": np.ones((50, 1)), "y": np.repeat([1.0, 0.0], [5, 45])}

@@ -27,7 +27,8 @@ from tallbayes.model.observables import Observables
 from tallbayes.moments import merge_all
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler import paths
-from tallbayes.sampler.levels import make_problem, sample_level
+from tallbayes.estimator.levels import sample_level
+from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 
 NUM_ROWS, SIZE, PRIOR_SCALE = 12, 3, 1.5

@@ -15,12 +15,12 @@ import tallbayes as tb
 from tallbayes.errors import MethodError
 from tallbayes.estimator import tuning
 from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.estimator.tuning import FIRST_STEPS, Tuner, batch_sizes_up_to, tune
 from tallbayes.methods.attempts import choices_of
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Moments
-from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock
 from tallbayes.structure import Structure
 
 NUM_ROWS = 1000

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
-    "Anchored": "methods.parts",
+    "Anchored": "methods.anchored",
     "Antithetic": "sampler.couplings",
     "Blend": "sampler.gradients",
     "Blocks": "sampler.minibatch",
@@ -23,12 +23,12 @@ _HOMES = {
     "Ladder": "estimator.ladder",
     "LedgerError": "errors",
     "Model": "model.model",
-    "Multilevel": "methods.parts",
+    "Multilevel": "methods.multilevel",
     "Plain": "sampler.gradients",
     "PosteriorError": "errors",
     "Progress": "progress",
-    "Randomised": "methods.parts",
-    "Randomized": "methods.parts",
+    "Randomised": "methods.randomised",
+    "Randomized": "methods.randomised",
     "Result": "results.result",
     "Status": "results.result",
     "Synchronous": "sampler.couplings",
@@ -108,7 +108,9 @@ if TYPE_CHECKING:
     from tallbayes.estimator.estimates import Estimate, Status
     from tallbayes.estimator.ladder import Ladder
     from tallbayes.formula.fit import fit
-    from tallbayes.methods.parts import Anchored, Multilevel, Randomised, Randomized
+    from tallbayes.methods.anchored import Anchored
+    from tallbayes.methods.multilevel import Multilevel
+    from tallbayes.methods.randomised import Randomised, Randomized
     from tallbayes.model import constraints, families
     from tallbayes.model.model import Model
     from tallbayes.progress import Progress

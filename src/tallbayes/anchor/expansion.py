@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from hashlib import sha256
 from typing import Any
 
 import jax
@@ -26,11 +27,14 @@ from tallbayes.programs.compilation import compiled
 from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.watch import begin_pass, count_rows, find, look
 from tallbayes.workers.executors import Executor, capacity_of, in_order, runs_elsewhere
+from tallbayes.workers.tasks import Book
 
 Ranges = Sequence[tuple[int, int]]
 Sums = tuple[Floats, ...]
 
 FIRST_PIECE = 16 * TILE_ROWS
+# Larger sums over a chunk of rows are not kept where there are many chunks; of a pass, no more than so many bytes.
+MOST_SUMS, MOST_OF_A_PASS = 2**15, 2**24
 PIECE_SECONDS = 0.2
 MOST_GROWTH = 16.0
 
@@ -117,21 +121,49 @@ def prior_expansion(target: Target, theta: Floats, curvature: Curvature = Curvat
     return Expansion(theta, float(value), gradient, -hessian, np.zeros_like(gradient), np.zeros_like(hessian))
 
 
-def row_sums(bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature) -> Sums:
-    """Value, gradient and curvature of the log likelihood of rows start..stop-1."""
-    # The setting belongs to a thread, so it is entered inside the task.
-    with jax.enable_x64(True):
-        point = jnp.asarray(theta, jnp.float64)
-        sums: Any = tuple(np.zeros(shape) for shape in shapes_of_sums(theta.size, curvature))
-        first, size = start, FIRST_PIECE
-        while first < stop:
-            last, begun = min(first + size, stop), time.monotonic()
-            ends = np.int32(first), np.int32(last)
-            sums = compiled(SUMS[curvature])(bound.target, bound.table.rows, *ends, point, sums)
-            sums = tuple(part.block_until_ready() for part in sums)
-            count_rows(last - first)
-            first, size = last, _next_piece(last - first, time.monotonic() - begun)
-        return tuple(np.asarray(part) for part in sums)
+@dataclass(frozen=True)
+class RowSums:
+    """The task of value, gradient and curvature of the log likelihood of rows start..stop-1."""
+
+    def __call__(self, bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature) -> Sums:
+        # The setting belongs to a thread, so it is entered inside the task.
+        with jax.enable_x64(True):
+            point = jnp.asarray(theta, jnp.float64)
+            sums: Any = tuple(np.zeros(shape) for shape in shapes_of_sums(theta.size, curvature))
+            first, size = start, FIRST_PIECE
+            while first < stop:
+                last, begun = min(first + size, stop), time.monotonic()
+                ends = np.int32(first), np.int32(last)
+                sums = compiled(SUMS[curvature])(bound.target, bound.table.rows, *ends, point, sums)
+                sums = tuple(part.block_until_ready() for part in sums)
+                count_rows(last - first)
+                first, size = last, _next_piece(last - first, time.monotonic() - begun)
+            return tuple(np.asarray(part) for part in sums)
+
+    def record(
+        self, kept_bytes: float, bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature
+    ) -> SumsRecord | None:
+        """By the point and the rows, until set-up is on record as a whole; None where there would be too much of it."""
+        if 8 * theta.size**curvature.value > max(MOST_SUMS, MOST_OF_A_PASS // len(bound.table.chunks())):
+            return None
+        point = sha256(np.ascontiguousarray(theta, np.float64).tobytes()).hexdigest()
+        return SumsRecord(f"{point} {start} {stop} {curvature.name}")
+
+
+row_sums = RowSums()
+
+
+@dataclass(frozen=True)
+class SumsRecord:
+    """Sums over a chunk of rows, among the entries of a book."""
+
+    name: str
+
+    def find(self, book: Book) -> Sums | None:
+        return book.entry(None, "sums", self.name)
+
+    def write(self, book: Book, sums: Sums) -> None:
+        book.enter(None, "sums", self.name, sums)
 
 
 def _next_piece(rows: int, seconds: float) -> int:

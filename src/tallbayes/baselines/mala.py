@@ -34,7 +34,6 @@ from tallbayes.baselines.chains import (
     wrap_up,
 )
 from tallbayes.errors import InputError, explain
-from tallbayes.estimator.estimands import make_estimands
 from tallbayes.model.model import Model
 from tallbayes.sampler.couplings import Antithetic
 from tallbayes.sampler.dynamics import Euler
@@ -42,6 +41,7 @@ from tallbayes.sampler.gradients import Full, Inputs
 from tallbayes.sampler.paths import Plan, make_drawer, make_inputs
 from tallbayes.sampler.randomness import path_key, seed_words
 from tallbayes.setup.preparation import check_data, prepare
+from tallbayes.setup.quantities import make_estimands
 
 MALA_STREAM = 2
 GAIN_POWER = 0.6

@@ -30,7 +30,6 @@ from tallbayes.baselines.chains import (
     wrap_up,
 )
 from tallbayes.errors import InputError, MethodError, explain
-from tallbayes.estimator.estimands import make_estimands
 from tallbayes.estimator.tolerances import resolve_tolerances
 from tallbayes.model.model import Model
 from tallbayes.sampler.couplings import Antithetic
@@ -41,6 +40,7 @@ from tallbayes.sampler.paths import Plan, make_drawer, make_expand, make_inputs,
 from tallbayes.sampler.randomness import path_key, seed_words
 from tallbayes.sampler.roles import GradientEstimator
 from tallbayes.setup.preparation import check_data, prepare, refine_precision
+from tallbayes.setup.quantities import make_estimands
 
 SGLD_STREAM = 3
 # The finest error, in posterior sds, that decides on the chains' precision as in `tallbayes.estimate`.

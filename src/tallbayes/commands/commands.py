@@ -216,7 +216,8 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
     with _uninterrupted():
         use_compile_cache()
         from tallbayes.formula.fit import fit as fit_formula
-        from tallbayes.methods.parts import Anchored, Randomised
+        from tallbayes.methods.anchored import Anchored
+        from tallbayes.methods.randomised import Randomised
 
     given = vars(options)
     accuracy = {kind: given[kind] for kind in ACCURACIES}

@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from tallbayes.estimator.decisions import Tuning
 from tallbayes.estimator.estimates import Estimate, Status
-from tallbayes.estimator.randomised import RandomisedRun, tail_states
 from tallbayes.estimator.rates import cost_growth, mean_decay, variance_decay
-from tallbayes.estimator.run import Assessment, LevelState, Run, consistency_scores
-from tallbayes.methods.parts import Method, Resolved, describe
+from tallbayes.estimator.run import Run, consistency_scores
+from tallbayes.methods.method import Finished, Method, describe
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.result import Cost, Level, Rates, Regression, Result
+from tallbayes.sampler.levels import Problem
 from tallbayes.sampler.roles import Dynamics
 from tallbayes.setup.preparation import Prepared
-
-
-@dataclass(frozen=True, eq=False)
-class Finished:
-    """A run that has ended; `randomised` holds the tail of an unbiased one."""
-
-    run: Run
-    status: Status
-    final: Assessment
-    tuning: Tuning | None = None
-    randomised: RandomisedRun | None = None
-
-    @property
-    def levels(self) -> list[LevelState]:
-        return [*self.run.levels, *(tail_states(self.randomised.tail) if self.randomised is not None else [])]
+from tallbayes.setup.record import Search
 
 
 def conclude(
@@ -45,8 +29,7 @@ def conclude(
     prepared: Prepared,
     method: Method,
     settings: dict[str, Any],
-    second_mode: bool,
-    notes: tuple[str, ...],
+    search: Search,
     continuation: Callable[..., Result],
 ) -> Result:
     """Everything a user asks a result for."""
@@ -64,7 +47,7 @@ def conclude(
     converged = finished.status is Status.converged
     return Result(
         estimates={q.name: Estimate(q.name, q.structure, *arrays) for q, *arrays in parts},
-        status=Status.second_mode if second_mode and converged else finished.status,
+        status=Status.second_mode if search[0] and converged else finished.status,
         levels=_levels(finished),
         rates=_rates(finished),
         cost=Cost(
@@ -76,10 +59,10 @@ def conclude(
         ),
         contraction=run.contraction,
         anchor=prepared.anchor,
-        method=_describe(method, finished),
+        method=describe(method, _problem(run)),
         settings=settings,
         tuning=finished.tuning,
-        notes=(*notes, *_notes_of_tails(run)),
+        notes=(*search[1], *_notes_of_tails(run)),
         posterior=posterior_of(finished, prepared),
         regression=regression_of(prepared.target),
         continuation=continuation,
@@ -100,7 +83,7 @@ def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
     whole = bool(run.levels) and run.contraction is not None and all(level.points for level in run.levels)
     if finished.randomised is not None or not whole:
         return None
-    plan, ladder = run.problem.plan, run.problem.ladder
+    plan, ladder = _problem(run).plan, run.problem.ladder
     steps = [plan.dynamics.coefficients(ladder.step(l)) for l in range(len(run.levels))]
     spreads = [plan.dynamics.spread(step) for step in steps]
     if not all(_shares_last_noise(plan.dynamics, *pair) for pair in pairwise(steps)):
@@ -131,13 +114,9 @@ def regression_of(target: Target) -> Regression | None:
     return Regression(target.family, layout.heads, layout.intercept, layout.extras)
 
 
-def _describe(method: Method, finished: Finished) -> str:
-    problem = finished.run.problem
-    plan, gradient = problem.plan, problem.plan.gradient
-    if plan.slabs:
-        gradient = replace(gradient, batch_size=problem.rows_per_gradient)  # type: ignore[type-var]
-    parts = Resolved(gradient, plan.dynamics, plan.coupling, problem.ladder)
-    return describe(parts, type(method).__name__)
+def _problem(run: Run) -> Problem:
+    """The sampler's own levels, which the estimator knows by their role alone."""
+    return cast(Problem, run.problem)
 
 
 def _levels(finished: Finished) -> tuple[Level, ...]:

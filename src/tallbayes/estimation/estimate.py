@@ -1,14 +1,12 @@
-"""The door: checks the input once, finds the mode, runs the method, and wraps up the result."""
+"""The door: the question is checked once, walked through, and ends in a result, whatever time there is."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,55 +14,25 @@ import jax
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.gaussian_level import laplace_level
-from tallbayes.anchor.other_modes import search_modes
-from tallbayes.anchor.recentring import NO_MODE, recentre
-from tallbayes.errors import DataError, InputError, MethodError, TallbayesError, explain
-from tallbayes.estimation.conclusion import Finished
-from tallbayes.estimation.extension import Question, check_intervals, conclude_run, known_kinds
-from tallbayes.estimation.interval_ends import MOST_BYTES, refine_ends
+from tallbayes.errors import TallbayesError
+from tallbayes.estimation.extension import conclude_run
 from tallbayes.estimation.mode_answers import Repeat, answer_modes
-from tallbayes.estimation.outline import Known, blank, copy_of, outline
-from tallbayes.estimator.adaptive import run_multilevel
-from tallbayes.estimator.decisions import Unrecorded
-from tallbayes.estimator.estimands import make_estimands, read_quantities
+from tallbayes.estimation.outline import blank, copy_of, outline
+from tallbayes.estimation.question import Accuracy, Question, check_intervals, check_seed, read_changes
+from tallbayes.estimation.walk import walk
 from tallbayes.estimator.estimates import Status
-from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
-from tallbayes.estimator.randomised import prepare_randomised, require_smooth, run_randomised
-from tallbayes.estimator.run import KEPT_BYTES, Budget, Run, budget_within
-from tallbayes.estimator.tolerances import KINDS, check_tolerances, resolve_tolerances
-from tallbayes.methods.attempts import reads_slabs, run_anchored, tune_anchored
-from tallbayes.methods.parts import Anchored, Method, Multilevel, Randomised, resolve_gradient
-from tallbayes.methods.plans import anchored_problem, compile_programs, first_problem, require_affordable
+from tallbayes.estimator.run import budget_within
+from tallbayes.estimator.tolerances import KINDS, check_tolerances
+from tallbayes.methods.anchored import Anchored
+from tallbayes.methods.method import Method, check_method
 from tallbayes.model.model import Model
-from tallbayes.model.weights import weigh
 from tallbayes.progress import Report, in_phase, reporter, teller
-from tallbayes.records.fingerprint import fingerprint
-from tallbayes.records.ledger import Ledger, open_ledger
-from tallbayes.records.tasks import Kept, Recorded
 from tallbayes.results.result import Cost, Result
-from tallbayes.rows.on_disk import Stored
-from tallbayes.sampler.levels import BLOCK_PATHS
-from tallbayes.setup.preparation import (
-    Placed,
-    Prepared,
-    bind_rows,
-    check_data,
-    check_stored,
-    find_centre,
-    place,
-    refine_precision,
-    with_listing,
-    with_probe,
-)
-from tallbayes.setup.record import Search, recalled
-from tallbayes.setup.tail_variances import tails_of
-from tallbayes.watch import OutOfTime, Watch, aside, begin, current, watching
-from tallbayes.workers.executors import Executor, default_executor
-from tallbayes.workers.sharing import Hired, hire
-
-# Bad input is told even where hardly any time is given.
-LEAST_SECONDS_FOR_CHECKS = 2.0
+from tallbayes.setup.known import Known
+from tallbayes.setup.preparation import bind_rows, check_data
+from tallbayes.setup.quantities import read_quantities
+from tallbayes.watch import OutOfTime, Watch, watching
+from tallbayes.workers.executors import Executor
 
 
 def estimate(
@@ -110,89 +78,41 @@ def estimate(
     >>> result.converged
     True
     """
-    kind, size = check_tolerances(dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True)))
-    method = _check_method(method)
+    given = check_tolerances(dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True)))
+    method = check_method(method, Anchored)
     budget = budget_within(max_evaluations, max_levels, max_seconds)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise InputError(explain("seed a whole number in 0..2^64-1", repr(seed), "seed=0"))
+    seed = check_seed(seed)
     check_intervals(interval_tolerance, keep_posterior, method)
-    rows = model, data, weights
-    accuracy = kind, size, interval_tolerance
-    asked = Asked(*rows, quantities, *accuracy, method, int(seed), anchor, executor, budget, keep_posterior, ledger)
-    return _answer(asked, Known(), progress)
+    accuracy, rows = Accuracy(*given, interval_tolerance), (model, data, weights)
+    question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)
+    return _answer(question, Known(), progress)
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What was asked, as it was checked at the door; where a run ended before its first paths, it is asked again."""
-
-    model: Model
-    data: Any
-    weights: Any
-    quantities: Any
-    kind: str
-    size: Any
-    interval_tolerance: float | None
-    method: Method
-    seed: int
-    anchor: Anchor | None
-    executor: Executor | None
-    budget: Budget
-    keep_posterior: bool
-    ledger: str | Path | None
-    # Of one mode among several: what a probe would see of the others is no tail.
-    one_of_several: bool = False
-
-    @property
-    def stored(self) -> Stored | None:
-        return self.data if isinstance(self.data, Stored) else None
-
-    @property
-    def ladder_method(self) -> Multilevel | Anchored:
-        return self.method.method if isinstance(self.method, Randomised) else self.method
-
-    @property
-    def kept_bytes(self) -> float:
-        return 0.0 if not self.keep_posterior else KEPT_BYTES if self.interval_tolerance is None else MOST_BYTES
-
-    @property
-    def plain_size(self) -> Any:
-        return dict(self.size) if isinstance(self.size, Mapping) else float(self.size)
-
-    def settings(self, precision: str) -> dict[str, Any]:
-        """For the record."""
-        versions = {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")}
-        found = {"seed": self.seed, self.kind: self.plain_size, "precision": precision, "block_paths": BLOCK_PATHS}
-        interval = {} if self.interval_tolerance is None else {"interval_tolerance": float(self.interval_tolerance)}
-        return {**found, "versions": versions, **interval}
-
-
-def _answer(asked: Asked, known: Known, progress: bool | Report | None) -> Result:
+def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Result:
     """The result, whatever time there is: of the paths, or of what is known before there are any."""
     with reporter(progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
         try:
             with ExitStack() as stack:
-                question, finished = _found(asked, known, watch, report, stack)
-            result = conclude_run(question, finished)
+                answered = walk(asked, known, watch, report, stack)
+            result = conclude_run(answered)
         except (OutOfTime, KeyboardInterrupt) as end:
             watch.stop()
             watch.found = None
             if isinstance(end, KeyboardInterrupt) and known.anchor is None:
                 raise
             return _outlined(asked, known, end, watch)
-    return answer_modes(
-        result, question.others, question.prepared, Repeat(partial(_elsewhere, asked), asked.budget, asked.ledger)
-    )
+    others, repeat = answered.search[0], Repeat(partial(_elsewhere, asked), asked.budget, asked.ledger)
+    return answer_modes(result, others, answered.prepared, repeat)
 
 
-def _elsewhere(asked: Asked, *, anchor: Anchor, ledger: Path | None, **left: Any) -> Result:
+def _elsewhere(asked: Question, *, anchor: Anchor, ledger: Path | None, **left: Any) -> Result:
     """The same question about another anchor, with what is left of the budget."""
     budget = replace(asked.budget, **left)
     elsewhere = replace(asked, anchor=anchor, ledger=ledger, budget=budget, one_of_several=True)
     return _answer(elsewhere, Known(), False)
 
 
-def _outlined(asked: Asked, known: Known, end: BaseException, watch: Watch) -> Result:
+def _outlined(asked: Question, known: Known, end: BaseException, watch: Watch) -> Result:
     status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
     looks: list[Any] = []
     teller(looks.append)(watch)
@@ -209,7 +129,7 @@ def _outlined(asked: Asked, known: Known, end: BaseException, watch: Watch) -> R
     return outline(known, status, asked, settings, in_phase(looks[0]), cost, again)
 
 
-def _bind_head(asked: Asked, known: Known) -> None:
+def _bind_head(asked: Question, known: Known) -> None:
     """Parameters and quantities by the first row alone, where there was no time to check them all."""
     try:
         rows = asked.data.rows() if asked.stored is not None else asked.data
@@ -220,187 +140,7 @@ def _bind_head(asked: Asked, known: Known) -> None:
         known.target = None
 
 
-def _again(
-    asked: Asked,
-    known: Known,
-    *,
-    max_evaluations: float | None = None,
-    max_levels: int | None = None,
-    max_seconds: float | None = None,
-    executor: Executor | None = None,
-    progress: bool | Report | None = None,
-    interval_tolerance: float | None = None,
-    **tolerances: Any,
-) -> Result:
+def _again(asked: Question, known: Known, **changes: Any) -> Result:
     """Go on from what is known, with another tolerance or budget."""
-    check_intervals(interval_tolerance, asked.keep_posterior, asked.method)
-    if interval_tolerance is not None:
-        asked = replace(asked, interval_tolerance=interval_tolerance)
-    if tolerances:
-        kind, size = check_tolerances(known_kinds(tolerances))
-        asked = replace(asked, kind=kind, size=size)
-    budget = budget_within(max_evaluations, max_levels, max_seconds)
-    return _answer(replace(asked, budget=budget, executor=executor), copy_of(known), progress)
-
-
-def _found(asked: Asked, known: Known, watch: Watch, report: Report, stack: ExitStack) -> tuple[Question, Finished]:
-    """From the rows to a run that has ended; what is found on the way is put down in `known`."""
-    method, ladder_method = asked.method, asked.ladder_method
-    if known.placed is None:
-        known.placed = _placed(asked, known, watch)
-    hired = stack.enter_context(hire(asked.executor, known.placed.table))
-    placed = replace(known.placed, table=hired.table)
-    book, workers = _workers(asked, placed, hired, stack)
-    gradient = resolve_gradient(ladder_method, placed.table.num_rows)
-    if isinstance(ladder_method, Anchored) and not hired.elsewhere:
-        compilers = default_executor()
-        stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
-        observables = read_quantities(asked.quantities, placed.target, placed.start, placed.table.units)[1]
-        compile_programs(compilers, ladder_method, observables, placed)
-    recentres = isinstance(ladder_method, Anchored)
-    prepared, search = recalled(book, placed, partial(_set_up, known, placed, asked.anchor, recentres, workers))
-    known.prepared, known.search, known.centred = prepared, search, True
-    begin("quantities")
-    estimands = aside(make_estimands, asked.quantities, prepared.target, prepared.anchor, prepared.table.units)
-    known.estimands = estimands
-    goal = resolve_tolerances(asked.kind, asked.size, estimands)
-    prepared = refine_precision(prepared, estimands, goal)
-    if isinstance(ladder_method, Anchored) and reads_slabs(gradient):
-        begin("rows that matter")
-        prepared = aside(with_listing, prepared, workers, hired.folder if asked.stored is not None else None)
-    if isinstance(ladder_method, Anchored) and not (search[0] or asked.one_of_several):
-        begin("tails")
-        prepared = aside(with_probe, prepared)
-    problem = first_problem(ladder_method, prepared, estimands, gradient, asked.seed)
-    require_affordable(problem, asked.budget, method)
-    run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)
-    run.kept_bytes, run.seconds_before = asked.kept_bytes, known.seconds
-    run.weak_order = WEAK_ORDER if prepared.anchor.has_mode else NECK_ORDER
-    if book is not None:
-        wanted = {asked.kind: asked.plain_size, "interval": asked.interval_tolerance}
-        run.decisions = Kept(book, asked.seed, json.dumps(wanted, default=float))
-    finished = _solve(method, run, prepared, known)
-    if asked.interval_tolerance is not None:
-        finished = refine_ends(finished, prepared, asked.interval_tolerance)
-    finished.run.executor, finished.run.decisions = hired.executor, Unrecorded()
-    return Question(method, prepared, asked.settings(prepared.precision), *search), finished
-
-
-def _placed(asked: Asked, known: Known, watch: Watch) -> Placed:
-    """The rows checked, the model bound to them, and both where paths can read them."""
-    begin("checking rows")
-    end, watch.end = watch.end, max(watch.end, time.monotonic() + LEAST_SECONDS_FOR_CHECKS)
-    try:
-        model, arrays = aside(_check_rows, asked.model, asked.data, asked.weights)
-    finally:
-        watch.end = end
-    known.num_rows = len(jax.tree.leaves(arrays)[0])
-    gradient = resolve_gradient(asked.ladder_method, known.num_rows)
-    shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
-    _require_shuffled(asked.stored, shuffle)
-    known.target, known.start = bound = bind_rows(model, arrays)
-    known.quantities = read_quantities(asked.quantities, *bound, model.units)[0]
-    begin("placing rows")
-    return aside(place, model, arrays, asked.method.precision, shuffle, asked.stored, bound)
-
-
-def _workers(asked: Asked, placed: Placed, hired: Hired, stack: ExitStack) -> tuple[Ledger | None, Executor]:
-    """The ledger, if one is kept, and whoever runs the tasks and puts them on record."""
-    if asked.ledger is None:
-        return None, hired.executor
-    book = stack.enter_context(open_ledger(asked.ledger))
-    parts = placed.target, placed.table, placed.start, asked.quantities, asked.method, placed.precision, asked.anchor
-    book.of(fingerprint(*parts))
-    return book, Recorded(hired.executor, book, asked.kept_bytes)
-
-
-def _set_up(
-    known: Known, placed: Placed, anchor: Anchor | None, recentres: bool, executor: Executor
-) -> tuple[Prepared, Search]:
-    """The centre of all paths, and what was found on the way to it; what is known already is not done again."""
-    watch = current()
-    assert watch is not None
-    if known.prepared is None:
-        begin("mode")
-        watch.found = known.saw
-        start = placed if known.point is None else replace(placed, start=known.point.theta)
-        known.prepared = aside(find_centre, start, anchor, executor)
-        watch.found = None
-    prepared = known.prepared = replace(known.prepared, table=placed.table)
-    if known.search is None:
-        begin("second mode")
-        prepared, known.search = aside(_searched, prepared, anchor is not None, executor)
-        known.prepared = prepared
-    if recentres and anchor is None and prepared.anchor.has_mode and not known.centred:
-        begin("recentring")
-        return aside(_recentred, prepared, known.search, executor)
-    return prepared, known.search
-
-
-def _check_rows(model: Model, data: Any, weights: Any) -> tuple[Model, Any]:
-    """The model as it sees the rows, and the rows."""
-    if isinstance(data, Stored):
-        return check_stored(model, data, weights)
-    arrays = check_data(model, data)
-    return (model, arrays) if weights is None else weigh(model, arrays, weights)
-
-
-def _require_shuffled(stored: Stored | None, shuffle: bool) -> None:
-    if stored is not None and shuffle and not stored.shuffled:
-        hint = "make it again with tallbayes ingest or tb.write_table, which shuffle"
-        raise DataError(explain("a shuffled table, of which runs of rows look like the whole", "one in order", hint))
-
-
-def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> tuple[Prepared, Search]:
-    """Look for a second mode, unless an earlier run has; whether there is one, and what to say of it."""
-    notes = (prepared.anchor.note,) if prepared.anchor.note else ()
-    if anchored_before:
-        return prepared, ((), (*notes, "modes: not searched, since an anchor was given"))
-    if not prepared.anchor.has_mode:
-        return prepared, ((), (*notes, f"centre: {NO_MODE}", "modes: not searched, since no climb ends"))
-    search = search_modes(prepared.target, prepared.table, prepared.anchor, executor)
-    spent = prepared.setup_evaluations + search.evaluations
-    return replace(prepared, anchor=search.anchor, setup_evaluations=spent), (
-        search.others,
-        (*notes, f"modes: {search.note}"),
-    )
-
-
-def _recentred(prepared: Prepared, search: Search, executor: Executor) -> tuple[Prepared, Search]:
-    """Anchor to the posterior's mean where its mass is far from the mode, and say so."""
-    found = recentre(prepared.target, prepared.table, prepared.anchor, executor)
-    others = [recentre(prepared.target, prepared.table, peak.anchor, executor) for peak in search[0]]
-    spent = prepared.setup_evaluations + sum(each.evaluations for each in (found, *others))
-    moved = tuple(replace(peak, anchor=each.anchor) for peak, each in zip(search[0], others, strict=True))
-    notes = (*search[1], found.note) if found.note else search[1]
-    return replace(prepared, anchor=found.anchor, setup_evaluations=spent), (moved, notes)
-
-
-def _solve(method: Method, run: Run, prepared: Prepared, known: Known) -> Finished:
-    """Run the method to its end."""
-    if isinstance(method, Multilevel):
-        return Finished(run, *run_multilevel(run))
-    seed, ladder_method = run.problem.seed, method.method if isinstance(method, Randomised) else method
-    estimands = run.estimands
-    begin("Gaussian level")
-    parts = prepared.target, estimands.observables, prepared.anchor, estimands.jump, seed, prepared.table.units
-    known.laplace = run.laplace = aside(laplace_level, *parts)
-    if prepared.probe is not None:
-        probed = prepared.target, estimands, prepared.anchor, prepared.table.units, prepared.probe
-        run.tails = aside(tails_of, *probed)
-    rebuild = partial(anchored_problem, ladder_method, prepared, run.estimands, seed)
-    if isinstance(method, Anchored):
-        return Finished(*run_anchored(ladder_method, run, rebuild))
-    require_smooth(estimands)
-    tuned, tuning = tune_anchored(ladder_method, run)
-    known.evaluations = tuned.evaluations
-    randomised = prepare_randomised(tuned, method.fixed_levels)
-    return Finished(tuned, *run_randomised(randomised), tuning, randomised)
-
-
-def _check_method(method: Any) -> Method:
-    if method is None:
-        return Anchored()
-    if not isinstance(method, Multilevel | Anchored | Randomised):
-        raise MethodError(explain("a method such as tb.Anchored() or tb.Multilevel(...)", repr(method), "method=None"))
-    return method
+    changed = read_changes(asked, **changes)
+    return _answer(changed.applied(asked), copy_of(known), changed.progress)

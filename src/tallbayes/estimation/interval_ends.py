@@ -11,12 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tallbayes.estimation.conclusion import Finished, posterior_of
+from tallbayes.estimation.conclusion import posterior_of
 from tallbayes.estimator.adaptive import GROWTH, fill, whole_blocks
 from tallbayes.estimator.allocation import optimal_samples
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.foresight import PILOT_PATHS
 from tallbayes.estimator.run import assess, trouble
+from tallbayes.methods.method import Finished
 from tallbayes.moments import Floats
 from tallbayes.setup.preparation import Prepared
 from tallbayes.watch import OutOfTime, aside

@@ -10,75 +10,27 @@ An outline is a result like any other: it prints, is saved, and goes on from whe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import Expansion
-from tallbayes.anchor.gaussian_level import Laplace, laplace_level
-from tallbayes.anchor.mode import anchor_at
+from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.errors import TallbayesError
 from tallbayes.estimation.conclusion import regression_of
-from tallbayes.estimator.estimands import Estimands, Quantity, make_estimands
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.run import gaussian_summary
 from tallbayes.estimator.tolerances import resolve_tolerances
-from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.results.result import Cost, Rates, Result
-from tallbayes.setup.preparation import Placed, Prepared
-from tallbayes.setup.record import Search
+from tallbayes.setup.known import Known
+from tallbayes.setup.quantities import make_estimands
 from tallbayes.structure import Structure
 from tallbayes.watch import OutOfTime, aside, watching
 
 # What it may take to say what is known, after the time is over.
 GRACE_SECONDS = 2.0
-
-
-@dataclass(eq=False)
-class Known:
-    """What a run has found so far: each part is kept as soon as it is there, in case that the run ends before the next.
-
-    `point` is the best expansion on the way to the mode, over `point_rows` rows. `centred` says that set-up is whole.
-    """
-
-    target: Target | None = None
-    start: Floats | None = None
-    num_rows: int = 0
-    quantities: tuple[Quantity, ...] = ()
-    placed: Placed | None = None
-    point: Expansion | None = field(default=None)
-    point_rows: int = 0
-    prepared: Prepared | None = None
-    search: Search | None = None
-    centred: bool = False
-    estimands: Estimands | None = None
-    laplace: Laplace | None = None
-    evaluations: int = 0
-    seconds: float = 0.0
-
-    def saw(self, here: Expansion, rows: int) -> None:
-        """Keep a point of the climb if it is better than the one before: of more rows, or higher."""
-        if not (np.isfinite(here.value) and np.isfinite(here.theta).all()):
-            return
-        if self.point is None or (rows, here.value) > (self.point_rows, self.point.value):
-            self.point, self.point_rows = here, rows
-
-    @property
-    def anchor(self) -> Anchor | None:
-        """The mode's, or that of the best point so far where the log posterior is curved downwards all around it."""
-        if self.prepared is not None:
-            return self.prepared.anchor
-        if self.point is None or self.placed is None or self.point.hessian.ndim == 0 or not self.point.is_finite:
-            return None
-        found = anchor_at(self.point, 0.0, self.placed.table.num_rows)
-        try:
-            proper = bool(np.all(found.curvatures > 0) and np.isfinite(found.whitening).all())
-        except np.linalg.LinAlgError:
-            return None
-        return found if proper else None
 
 
 def outline(
@@ -170,7 +122,7 @@ def _summarised(known: Known, asked: Any) -> tuple[Anchor | None, Any, Any]:
     if level is None:
         level = laplace_level(target, estimands.observables, anchor, estimands.jump, asked.seed, units)
     summary = gaussian_summary(estimands, level)
-    return anchor, summary.value, resolve_tolerances(asked.kind, asked.size, estimands)(summary)
+    return anchor, summary.value, resolve_tolerances(asked.accuracy.kind, asked.accuracy.size, estimands)(summary)
 
 
 def copy_of(known: Known) -> Known:

@@ -16,11 +16,11 @@ import numpy as np
 from tallbayes.estimator.allocation import bias_terms, optimal_samples
 from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.foresight import PILOT_PATHS, Prospect, Seen
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, sample_contraction, sample_level
 from tallbayes.estimator.rates import contraction_of, variance_decay
 from tallbayes.estimator.run import Assessment, LevelState, Run, assess, consistent, trouble
 from tallbayes.moments import Floats
 from tallbayes.progress import SAMPLING, Progress
-from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, sample_contraction, sample_level
 from tallbayes.watch import OutOfTime, aside, begin, current, look, passed
 from tallbayes.workers.dispatch import Dispatcher
 from tallbayes.workers.executors import capacity_of, in_order, runs_elsewhere
@@ -274,7 +274,7 @@ def _block_cost(run: Run, level: int) -> int:
 def likely_blocks(run: Run, num_levels: int) -> Floats:
     """Blocks by level of the whole run by what is known now."""
     costs: Floats = np.array([run.problem.evaluations(level) for level in range(run.budget.max_levels)], float)
-    prospect = Prospect(costs, run.problem.plan.coupling.variance_rate, run.budget.max_evaluations)
+    prospect = Prospect(costs, run.problem.variance_rate, run.budget.max_evaluations)
     if len(run.levels) < 3:
         return prospect.first_blocks(capacity_of(run.executor), num_levels)
     now = assess(run)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.estimator.allocation import bias_terms, optimal_samples
+from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.moments import Floats
-from tallbayes.sampler.levels import BLOCK_PATHS
 from tallbayes.workers.dispatch import doubt
 
 PILOT_PATHS = 64

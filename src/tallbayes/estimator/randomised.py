@@ -30,19 +30,18 @@ from tallbayes.estimator.adaptive import (
 from tallbayes.estimator.allocation import degrees_of_freedom, floored_variance, optimal_samples
 from tallbayes.estimator.estimands import Estimands, Summary, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
+from tallbayes.estimator.levels import BLOCK_PATHS, Levels, Stream, sample_differences, sample_level
 from tallbayes.estimator.rates import Rate, variance_decay
 from tallbayes.estimator.run import TRUSTED_SAMPLES, Assessment, LevelState, Run, gaussian_summary, trouble
 from tallbayes.estimator.tuning import variance_floor
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.progress import SAMPLING
-from tallbayes.sampler.levels import BLOCK_PATHS, Problem, sample_differences, sample_level
 from tallbayes.watch import OutOfTime, aside, begin, look
 from tallbayes.workers.executors import capacity_of, in_order
 
 PILOT_BLOCKS = 4
 FIRST_PILOT_BLOCK = 1 << 16
 PILOT_SEED = 0
-TAIL_STREAM = 3
 RANDOM_LEVELS = 13
 SLOWEST = 1.0
 TAIL_EXPONENT = 1.25
@@ -65,12 +64,12 @@ class Tail:
     def samples(self) -> int:
         return int(self.counts.sum())
 
-    def cost(self, problem: Problem) -> float:
+    def cost(self, problem: Levels) -> float:
         """Row gradients that one draw takes on average."""
         levels = self.first_level + np.arange(len(self.probabilities))
         return float(self.probabilities @ [problem.evaluations(int(level)) for level in levels])
 
-    def spent(self, problem: Problem) -> int:
+    def spent(self, problem: Levels) -> int:
         return sum(int(n) * problem.evaluations(self.first_level + k) for k, n in enumerate(self.counts))
 
 
@@ -85,7 +84,7 @@ class RandomisedRun:
     speculative: int = 0
 
 
-def pilot_evaluations(problem: Problem, fixed_levels: int) -> int:
+def pilot_evaluations(problem: Levels, fixed_levels: int) -> int:
     """Row gradients of the pilots."""
     costs = [problem.evaluations(level) for level in range(fixed_levels + 2)]
     return PILOT_BLOCKS * BLOCK_PATHS * sum(costs)
@@ -94,7 +93,7 @@ def pilot_evaluations(problem: Problem, fixed_levels: int) -> int:
 def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
     """Pilots on two levels more than the fixed ones; refuse what has no finite variance at a finite cost."""
     # What is refused must not depend on the seed, so the pilots do not.
-    problem = replace(run.problem.for_tuning(), seed=PILOT_SEED)
+    problem = run.problem.for_tuning().reseeded(PILOT_SEED)
     begin("pilots", "of the levels that are drawn at random")
     pilots = []
     for level in range(fixed_levels + 2):
@@ -239,7 +238,7 @@ def _draw_tail(this: RandomisedRun, target: int) -> Status | None:
         left = run.budget.max_evaluations - run.evaluations
         if number * tail.cost(run.problem) > left:
             return Status.max_evaluations
-        key = np.random.SeedSequence([run.problem.seed, TAIL_STREAM, tail.samples])
+        key = np.random.SeedSequence([run.problem.seed, int(Stream.TAIL), tail.samples])
         levels = np.random.default_rng(key).choice(len(tail.probabilities), size=number, p=tail.probabilities)
         values = np.concatenate(list(_differences(run, tail, levels)))
         drawn = Moments.of(values, run.problem.pairs)
@@ -311,7 +310,7 @@ def assess_randomised(this: RandomisedRun) -> Assessment:
     variance = summary.variance
     if this.run.tails is not None and this.run.levels:
         least, fixed = variance_floor(this.run.tails, this.run.problem), len(this.run.levels)
-        rate = this.run.problem.plan.coupling.variance_rate
+        rate = this.run.problem.variance_rate
         floored = floored_variance(variance[:fixed], samples[:fixed], rate, TRUSTED_SAMPLES, least)
         variance = np.vstack([floored, variance[fixed:]])
     error = np.sqrt(variance / samples[:, None]) if drawn else np.full_like(variance, np.inf)

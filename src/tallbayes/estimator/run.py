@@ -13,25 +13,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tallbayes.anchor.gaussian_level import Laplace
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.allocation import bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
 from tallbayes.estimator.decisions import Decisions, Unrecorded
-from tallbayes.estimator.estimands import Estimands, Summary, summarise
+from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.foresight import WEAK_ORDER
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels
 from tallbayes.estimator.rates import FARTHEST, Contraction, consistency, consistency_freedom
 from tallbayes.estimator.tails import Tails
 from tallbayes.estimator.tuning import variance_floor
 from tallbayes.moments import Floats, Moments
 from tallbayes.progress import Report
-from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, Problem
 from tallbayes.workers.dispatch import Dispatcher
 from tallbayes.workers.executors import Executor
 
 TRUSTED_SAMPLES = 512
 FALSE_ALARM = 1e-7
 KEPT_BYTES = 2**24
+Goal = Callable[[Summary], Floats]
 NEGLIGIBLE = 0.01
 
 
@@ -117,13 +117,13 @@ class Assessment:
 class Run:
     """The state of one run: levels that only grow, and what they have cost."""
 
-    problem: Problem
+    problem: Levels
     estimands: Estimands
     executor: Executor
     report: Report
-    tolerances: Callable[[Summary], Floats]
+    tolerances: Goal
     budget: Budget
-    laplace: Laplace | None = None
+    laplace: GaussianLevel | None = None
     tails: Tails | None = None
     levels: list[LevelState] = field(default_factory=list)
     contraction: Contraction | None = None
@@ -159,7 +159,7 @@ def assess(run: Run) -> Assessment:
     """Values and errors of all components from the samples so far; not a number where paths diverged."""
     summary = summarise(run.estimands, [level.delta for level in run.levels], run.laplace)
     samples = run.samples
-    rate = run.problem.plan.coupling.variance_rate
+    rate = run.problem.variance_rate
     variance = summary.variance.copy()
     variance[0] = unseen_jumps(variance[0], run.estimands.observed(run.estimands.jump), samples[0])
     least = None if run.tails is None else variance_floor(run.tails, run.problem)
@@ -179,7 +179,7 @@ def assess(run: Run) -> Assessment:
     )
 
 
-def gaussian_summary(estimands: Estimands, laplace: Laplace | None) -> Summary:
+def gaussian_summary(estimands: Estimands, laplace: GaussianLevel | None) -> Summary:
     """What the Laplace level alone says, before anything is sampled."""
     nothing = Moments.of(np.zeros((2, len(estimands.laplace_sd))), estimands.pairs)
     return summarise(estimands, [nothing], laplace)

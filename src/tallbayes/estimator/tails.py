@@ -9,55 +9,18 @@ few dozen paths can see. What batches of rows add to it comes from a probe too: 
 
     (1 - e^-h) / (1 + e^-h) S / n
 
-in z. An estimate of V_0 is never taken to be less than the sum of both. A probe is made in `probes`, and read for the
-quantities of a run in `tail_variances`.
+in z. An estimate of V_0 is never taken to be less than the sum of both. A probe is `anchor.probe`, read for the
+quantities of a run in `setup.tail_variances`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.allocation import Least
 from tallbayes.moments import Floats
-
-# Where a single point holds so much of the posterior's weight, the weights say nothing.
-HEAVIEST_POINT = 0.25
-
-
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """Whitened points with rho and r there, and the log of q / phi; points on rays beside them, (rays, radii, d).
-
-    `noise` is S; rows_read counts what all of it took.
-    """
-
-    points: Floats
-    log_ratio: Floats
-    remainder: Floats
-    log_proposal: Floats
-    rays: Floats
-    ray_log_ratio: Floats
-    noise: Floats
-    rows_read: int
-
-    def weights(self) -> tuple[Floats, Floats]:
-        """Of every point, for the posterior and for the Gaussian; each adds up to 1."""
-        return _normalised(self.log_ratio - self.log_proposal), _normalised(-self.log_proposal)
-
-    def narrowed(self, wide: Anchor, places: np.ndarray, narrow: Anchor) -> Probe:
-        """The same of some parameters alone, whitened by their own Gaussian."""
-        turn = narrow.factor.T @ wide.whitening[places]
-        points, remainder, rays = (each @ turn.T for each in (self.points, self.remainder, self.rays))
-        return replace(self, points=points, remainder=remainder, rays=rays, noise=turn @ self.noise @ turn.T)
-
-
-def _normalised(log_weights: Floats) -> Floats:
-    finite = np.where(np.isfinite(log_weights), log_weights, -np.inf)
-    weights = np.exp(finite - finite.max())
-    return weights / weights.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,42 +40,14 @@ class Tails:
         return Least(averaged * (self.apart.variance + by_rows), self.apart.kurtosis)
 
 
-@dataclass(frozen=True, eq=False)
-class Probed:
-    """Quiet ends of level 0 as a probe knows them: of the posterior and of the Gaussian, with weights for each.
-
-    `share` is what is left of a variance in a mean over a path's stops.
-    """
-
-    points: tuple[Floats, Floats]
-    weights: tuple[Floats, Floats]
-    share: float = 1.0
-
-    def least(self, there: Floats, here: Floats) -> Least:
-        """The least variance of what level 0 samples, by column of a function's values at both."""
-        columns = zip(there.T, here.T, strict=True)
-        first, second = self.weights
-        found = _by_column([coupled(one, first, two, second) for one, two in columns])
-        return found._replace(variance=self.share * found.variance)
-
-
-def quiet_ends(probe: Probe, anchor: Anchor, spread: float, stops: int) -> Probed | None:
-    """One step on from the probe's points, e^-h u + (1 - e^-h) r(u), as displacements; its noise has sd `spread`."""
-    weights = probe.weights()
-    if weights[0].max() > HEAVIEST_POINT:
-        return None
-    decay = np.sqrt(max(1 - spread**2, 0.0))
-    pushed = np.where(weights[0][:, None] > 0, probe.remainder, 0.0)
-    ends = decay * probe.points + (1 - decay) * pushed, decay * probe.points
-    return Probed((anchor.displacements(ends[0]), anchor.displacements(ends[1])), weights, 1 / stops)
-
-
 def transport(values: Floats, first: Floats, second: Floats) -> Least:
     """The least variance of a difference between two laws on the same rows, by column."""
-    return _by_column([coupled(column, first, column, second) for column in values.T])
+    return coupled_columns(values, first, values, second)
 
 
-def _by_column(found: list[tuple[float, float]]) -> Least:
+def coupled_columns(one: Floats, one_weights: Floats, two: Floats, two_weights: Floats) -> Least:
+    """Column by column of two samples with weights."""
+    found = [coupled(first, one_weights, second, two_weights) for first, second in zip(one.T, two.T, strict=True)]
     variance, kurtosis = np.array(found, float).reshape(-1, 2).T
     return Least(variance, kurtosis)
 

@@ -21,15 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.anchor.gaussian_level import Laplace
 from tallbayes.estimator.allocation import Least, floored_variance, optimal_samples
 from tallbayes.estimator.decisions import Trial, Tuning
-from tallbayes.estimator.estimands import Estimands, Summary, summarise
+from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, summarise
 from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels, sample_contraction, sample_level
 from tallbayes.estimator.rates import Contraction, contraction_of
 from tallbayes.estimator.tails import Tails
 from tallbayes.moments import Floats, Moments, merge_all
-from tallbayes.sampler.levels import BLOCK_PATHS, LevelBlock, Problem, sample_contraction, sample_level
 from tallbayes.watch import begin, passed
 from tallbayes.workers.executors import Executor, in_order
 
@@ -86,9 +85,9 @@ class Pilots:
 class Tuner:
     """What all trials of one run share."""
 
-    problem: Problem
+    problem: Levels
     estimands: Estimands
-    laplace: Laplace
+    laplace: GaussianLevel
     tolerances: Callable[[Summary], Floats]
     executor: Executor
     choices: Choices
@@ -107,7 +106,7 @@ def batch_sizes_up_to(num_rows: int) -> tuple[int, ...]:
     return (*sizes, num_rows)
 
 
-def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -> tuple[Problem, Contraction, Tuning]:
+def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -> tuple[Levels, Contraction, Tuning]:
     """The problem with its ladder and batch size chosen, how it contracts, and the record of how that was found.
 
     `known` is a pair that a run has gone through already.
@@ -183,7 +182,7 @@ class Search:
         wider = self._try(tuner, pair, window)
         return wider if wider.trial.price < price else None
 
-    def configured(self, trial: Trial) -> Problem:
+    def configured(self, trial: Trial) -> Levels:
         return _configured(self.tuner, trial.first_step, trial.batch_size, self.time, trial.window)
 
     def _try(self, tuner: Tuner, pair: tuple[float, int], window: int) -> Pilots:
@@ -221,7 +220,7 @@ def averaged(window: float) -> float:
     return float(2 / x * (1 + np.expm1(-x) / x)) if x > 0 else 1.0
 
 
-def variance_floor(tails: Tails, problem: Problem) -> Least:
+def variance_floor(tails: Tails, problem: Levels) -> Least:
     """The least that V_0 can be on the problem's ladder, whatever its samples say."""
     ladder = problem.ladder
     left = averaged(ladder.window_steps * ladder.first_step)
@@ -243,7 +242,7 @@ def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float
     if tuner.tails is not None:
         least = variance_floor(tuner.tails, _configured(tuner, trial.first_step, trial.batch_size, time, trial.window))
         counts = np.array([level.count for level in levels[:2]], float)
-        rate = tuner.problem.plan.coupling.variance_rate
+        rate = tuner.problem.variance_rate
         variance = floored_variance(variance, counts, rate, SURE_BLOCKS * BLOCK_PATHS, least)
     error = np.sqrt(variance[1] / levels[1].count)
     pilots = Pilots(trial, variance, np.maximum(np.abs(summary.mean[1]) - error, 0.0), share)
@@ -285,7 +284,7 @@ def _price(
     last = int(np.clip(1 + np.ceil(halvings), 2, 20))
     upper = [pilots.variance[1] * variance_factors[1] * 4.0 ** (1 - l) for l in range(1, last + 1)]
     variance = np.stack([pilots.variance[0] * variance_factors[0], *upper])
-    coarse = tuner.problem.plan.coupling.num_coarse
+    coarse = tuner.problem.num_coarse
     steps = np.array([ladder.path_steps(l, coarse) for l in range(last + 1)], float)
     samples = np.maximum(optimal_samples(variance, steps, pilots.share), PILOT_BLOCKS * BLOCK_PATHS)
     return float(np.sum(samples * steps) * (batch_size + STEP_OVERHEAD))
@@ -326,7 +325,7 @@ def _escalated(tuner: Tuner, seen: Sequence[Pilots], refused: set[tuple[float, i
     return None if pair in tried else pair
 
 
-def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Problem, Contraction, int]:
+def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Levels, Contraction, int]:
     """Pairs of paths started apart, over longer and longer times until they forget enough a level."""
     spent = 0
     while True:
@@ -349,9 +348,8 @@ def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Pro
         time = max(longer, 1.25 * interval)
 
 
-def _configured(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> Problem:
-    problem = tuner.problem.with_ladder(tuner.choices.ladder_of(first_step, time, window))
-    return problem.with_batch_size(batch_size) if problem.plan.slabs else problem
+def _configured(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> Levels:
+    return tuner.problem.with_choice(tuner.choices.ladder_of(first_step, time, window), batch_size)
 
 
 def trial_price(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> float:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.levels import Stream
 from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows
@@ -23,7 +24,7 @@ from tallbayes.experiments.runs import subject
 from tallbayes.experiments.store import Piece
 from tallbayes.sampler.draws import STRETCH, gather, pick
 from tallbayes.sampler.gradients import Inputs
-from tallbayes.sampler.levels import LEVEL_STREAM, Problem, _schedule
+from tallbayes.sampler.levels import Problem, _schedule
 from tallbayes.sampler.paths import Plan, Schedule, make_drawer, make_expand, make_step
 from tallbayes.sampler.randomness import path_key, seed_words
 
@@ -67,7 +68,7 @@ def trajectories(problem: Problem, level: int, paths: int) -> tuple[np.ndarray, 
     ladder = problem.ladder
     steps = (ladder.shift_steps(level), ladder.joint_steps(level))
     with jax.enable_x64(True):
-        keys = jax.vmap(lambda path: path_key(jnp.asarray(seed_words(problem.seed)), LEVEL_STREAM, level, path))(
+        keys = jax.vmap(lambda path: path_key(jnp.asarray(seed_words(problem.seed)), int(Stream.LEVEL), level, path))(
             jnp.arange(paths, dtype=jnp.uint32)
         )
         out = _record(problem.plan, steps, problem.inputs, _schedule(problem, level), keys)

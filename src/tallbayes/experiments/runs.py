@@ -11,8 +11,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from tallbayes.estimator.adaptive import run_multilevel
-from tallbayes.estimator.estimands import Estimands, make_estimands
+from tallbayes.estimator.estimands import Estimands
 from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.levels import BLOCK_PATHS, sample_level
 from tallbayes.estimator.run import Budget, Run
 from tallbayes.estimator.tolerances import resolve_tolerances
 from tallbayes.experiments.problem import Rows, batch_size
@@ -21,10 +22,11 @@ from tallbayes.moments import Moments, merge_all
 from tallbayes.sampler.couplings import Antithetic
 from tallbayes.sampler.dynamics import Euler
 from tallbayes.sampler.gradients import Taylor
-from tallbayes.sampler.levels import BLOCK_PATHS, Problem, make_problem, sample_level
+from tallbayes.sampler.levels import Problem, make_problem
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, GradientEstimator
 from tallbayes.setup.preparation import Prepared, check_data, prepare
+from tallbayes.setup.quantities import make_estimands
 from tallbayes.workers.executors import default_executor, in_order
 
 

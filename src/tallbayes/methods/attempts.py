@@ -1,16 +1,15 @@
-"""The anchored run: tune, sample, and answer what the pilots could not foresee.
+"""Attempts: tune, sample, and answer what the pilots could not foresee.
 
 A ladder whose paths diverge, stay apart or are ruled by a few of them is given up as a whole, never path by path, and
-tuned again from a smaller step and a larger batch, and with Blend in place of Taylor, whose noise grows more slowly far
-out. A run that turns out several times dearer than its pilots promised (their tails were too heavy to be seen in 64
-paths) is reconsidered with larger pilots, and gone on with where nothing is better. What helps nowhere ends in the
-status of the last attempt.
+tuned again from a smaller step and a larger batch, and with the calmer gradient that its levels can go over to (Blend
+in place of Taylor, whose noise grows more slowly far out). A run that turns out several times dearer than its pilots
+promised (their tails were too heavy to be seen in 64 paths) is reconsidered with larger pilots, and gone on with where
+nothing is better. What helps nowhere ends in the status of the last attempt.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -19,26 +18,19 @@ import numpy as np
 from tallbayes.estimator.adaptive import heavy_draws, run_multilevel, run_patiently
 from tallbayes.estimator.decisions import Decision, Trial, Tuning
 from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.levels import Levels
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Assessment, Run
 from tallbayes.estimator.tuning import (
-    FIRST_STEPS,
     STEP_OVERHEAD,
     SURE_BLOCKS,
-    WINDOWS,
     Choices,
     Tuner,
-    batch_sizes_up_to,
     first_look,
     pilots_of,
     trial_price,
     tune,
 )
-from tallbayes.methods.parts import Anchored
-from tallbayes.sampler.gradients import Blend, ControlVariate, Taylor
-from tallbayes.sampler.levels import Problem
-from tallbayes.sampler.minibatch import Blocks
-from tallbayes.sampler.roles import GradientEstimator
 from tallbayes.watch import OutOfTime
 
 log = logging.getLogger("tallbayes")
@@ -58,22 +50,17 @@ REPAYS = 8.0
 WORTH_COMPILING = 1e8
 SURE_LEVELS = 4
 
-Rebuild = Callable[[GradientEstimator], Problem]
 
-
-def tune_anchored(method: Anchored, run: Run) -> tuple[Run, Tuning]:
+def tune_once(run: Run, choices: Choices) -> tuple[Run, Tuning]:
     """The run with its ladder, batch size and contraction found."""
-    if run.decisions.settled:
-        return _settled(run, None)
-    return _tuned(run, choices_of(method, run.problem.largest_batch))
+    return _settled(run, run.problem) if run.decisions.settled else _tuned(run, choices)
 
 
-def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, Status, Assessment, Tuning]:
+def run_attempts(first: Run, choices: Choices) -> tuple[Run, Status, Assessment, Tuning]:
     """Attempt after attempt, until one settles or nothing is left to change; all of them are paid for."""
     if first.decisions.settled:
-        run, tuning = _settled(first, rebuild)
+        run, tuning = _settled(first, _blended_if(first.decisions.settled[-1].blended, first.problem))
         return run, *run_multilevel(run), tuning
-    choices = choices_of(method, first.problem.largest_batch)
     run, tuning = _tuned(first, choices)
     before: tuple[Run, Status, Assessment, Tuning] | None = None
     for attempt in range(MAX_ATTEMPTS):
@@ -86,12 +73,12 @@ def run_anchored(method: Anchored, first: Run, rebuild: Rebuild) -> tuple[Run, S
             return before
         if status is None:
             try:
-                further, other = _reconsidered(method, run, tuning, choices, rebuild)
+                further, other = _reconsidered(run, tuning, choices)
                 status, final = run_multilevel(further)
             except (OutOfTime, KeyboardInterrupt) as end:
                 return run, _cut_short(end), final, tuning
             run, tuning = further, other
-        calmer, blended = _calmer(choices, tuning), _blended(method, run, rebuild) if attempt else None
+        calmer, blended = _calmer(choices, tuning), run.problem.alternative() if attempt else None
         stuck = calmer is None and blended is None
         if status not in UNSETTLED or stuck or attempt == MAX_ATTEMPTS - 1 or np.any(heavy_draws(run)):
             return run, status, final, tuning
@@ -113,32 +100,6 @@ def _cut_short(end: BaseException) -> Status:
     return Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
 
 
-def choices_of(method: Anchored, largest_batch: int) -> Choices:
-    """What the user has left open."""
-    if method.gradient is not None:
-        sizes: tuple[int, ...] = (method.gradient.batch_size or largest_batch,)
-    else:
-        sizes = (method.batch_size,) if method.batch_size is not None else batch_sizes_up_to(largest_batch)
-    if method.ladder is not None:
-        return Choices((method.ladder.first_step,), sizes, ladder=method.ladder)
-    steps = (method.first_step,) if method.first_step is not None else FIRST_STEPS
-    windows = WINDOWS if method.window is None else (method.window,)
-    return Choices(steps, sizes, time=method.time, windows=windows)
-
-
-def anchored_gradient(method: Anchored, diagonal: bool) -> GradientEstimator:
-    """Taylor, or ControlVariate where the Hessian is too large to be kept."""
-    if method.gradient is not None:
-        return method.gradient
-    size = method.batch_size or 1
-    return ControlVariate(size, Blocks()) if diagonal else Taylor(size, Blocks())
-
-
-def reads_slabs(gradient: GradientEstimator) -> bool:
-    """Whether the batch size can be an argument of the compiled program."""
-    return gradient.batch_size is not None and isinstance(gradient.sampling, Blocks)
-
-
 def _tuned(run: Run, choices: Choices) -> tuple[Run, Tuning]:
     """The run with its ladder, batch size and contraction found, and the pilots paid for."""
 
@@ -150,26 +111,27 @@ def _tuned(run: Run, choices: Choices) -> tuple[Run, Tuning]:
     return _following(run, run.problem, decision, run.evaluations + decision.evaluations), decision.tuning
 
 
-def _settled(run: Run, rebuild: Rebuild | None) -> tuple[Run, Tuning]:
+def _settled(run: Run, problem: Levels) -> tuple[Run, Tuning]:
     """Where an earlier run with another tolerance was in the end."""
     decisions = run.decisions.settled
-    last, spent = decisions[-1], sum(decision.evaluations for decision in decisions)
-    blends = rebuild is not None and last.blended and not isinstance(run.problem.plan.gradient, Blend)
-    problem = rebuild(Blend(1, Blocks())) if blends and rebuild is not None else run.problem
-    return _following(run, problem, last, run.evaluations + spent), last.tuning
+    spent = sum(decision.evaluations for decision in decisions)
+    return _following(run, problem, decisions[-1], run.evaluations + spent), decisions[-1].tuning
+
+
+def _blended_if(blended: bool, problem: Levels) -> Levels:
+    return (problem.alternative() or problem) if blended else problem
 
 
 def _decision(
-    problem: Problem, contraction: Contraction, tuning: Tuning, evaluations: int, kept: bool = False
+    problem: Levels, contraction: Contraction, tuning: Tuning, evaluations: int, kept: bool = False
 ) -> Decision:
-    blended = isinstance(problem.plan.gradient, Blend)
-    return Decision(problem.ladder, problem.batch_size, blended, contraction, tuning, evaluations, kept)
+    parts = problem.ladder, problem.batch_size, problem.is_alternative
+    return Decision(*parts, contraction, tuning, evaluations, kept)
 
 
-def _following(run: Run, problem: Problem, decision: Decision, evaluations: int) -> Run:
+def _following(run: Run, problem: Levels, decision: Decision, evaluations: int) -> Run:
     """The run as decided, before its first level."""
-    problem = problem.with_ladder(decision.ladder)
-    problem = problem.with_batch_size(decision.batch_size) if problem.plan.slabs else problem
+    problem = problem.with_choice(decision.ladder, decision.batch_size)
     return replace(run, problem=problem, contraction=decision.contraction, evaluations=evaluations, levels=[])
 
 
@@ -186,19 +148,18 @@ def _patience(run: Run, tuning: Tuning) -> float:
     return PATIENCE * tuning.chosen.price * rows / (rows + STEP_OVERHEAD)
 
 
-def _reconsidered(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> tuple[Run, Tuning]:
-    """Larger pilots around the pair that was taken, with Taylor and with Blend; the run itself where none is better."""
-    decision = run.decisions.settle(partial(_reconsider, method, run, tuning, choices, rebuild))
+def _reconsidered(run: Run, tuning: Tuning, choices: Choices) -> tuple[Run, Tuning]:
+    """Larger pilots around the pair that was taken, by either gradient; the run itself where none is better."""
+    decision = run.decisions.settle(partial(_reconsider, run, tuning, choices))
     if decision.kept:
         # The run itself, not a copy: its dispatcher holds what has arrived.
         run.evaluations += decision.evaluations
         return run, tuning
     spent = run.evaluations + decision.evaluations
-    problem = rebuild(Blend(1, Blocks())) if decision.blended and _is_taylor(method, run) else run.problem
-    return _following(run, problem, decision, spent), decision.tuning
+    return _following(run, _blended_if(decision.blended, run.problem), decision, spent), decision.tuning
 
 
-def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, rebuild: Rebuild) -> Decision:
+def _reconsider(run: Run, tuning: Tuning, choices: Choices) -> Decision:
     assert run.contraction is not None
     stay = _decision(run.problem, run.contraction, tuning, 0, kept=True)
     tuner = replace(_tuner(run, choices), blocks=SURE_BLOCKS)
@@ -212,8 +173,8 @@ def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, re
     options = [tune(tuner, known, tuning.time)]
     # A pair that turned out to be strained has no price: what counts is what is left to be saved.
     price = min(known.trial.price, options[0][2].chosen.price)
-    worth_compiling = price * run.problem.plan.target.dimension > WORTH_COMPILING
-    blended = _blended(method, run, rebuild) if worth_compiling else None
+    worth_compiling = price * run.problem.dimension > WORTH_COMPILING
+    blended = run.problem.alternative() if worth_compiling else None
     if blended is not None:
         narrowed = _around(choices, options[0][2].chosen)
         options.append(tune(replace(tuner, problem=blended, choices=narrowed), None, tuning.time))
@@ -224,14 +185,6 @@ def _reconsider(method: Anchored, run: Run, tuning: Tuning, choices: Choices, re
         return replace(stay, evaluations=spent)
     best = replace(best, reason=f"{best.reason}; a first choice cost more than its pilots foresaw")
     return _decision(problem, contraction, best, spent)
-
-
-def _is_taylor(method: Anchored, run: Run) -> bool:
-    return method.gradient is None and isinstance(run.problem.plan.gradient, Taylor)
-
-
-def _blended(method: Anchored, run: Run, rebuild: Rebuild) -> Problem | None:
-    return rebuild(Blend(1, Blocks())) if _is_taylor(method, run) else None
 
 
 def _around(choices: Choices, chosen: Trial) -> Choices:

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.gaussian_level import Laplace, laplace_level
-from tallbayes.estimator.estimands import laplace_scale, output_structure
 from tallbayes.model.observables import Observables
 from tallbayes.model.space import shaped
 from tallbayes.moments import Floats
@@ -26,6 +25,7 @@ from tallbayes.posterior.coordinates import Line
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.canary import require_sound
 from tallbayes.programs.identity import Function, identify, output_of
+from tallbayes.setup.quantities import laplace_scale, output_structure
 from tallbayes.structure import Structure
 
 PAIRS = 8

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.probe import Probe, Probed, quiet_ends
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate
-from tallbayes.estimator.tails import Probe, Probed, quiet_ends
 from tallbayes.moments import Floats
 from tallbayes.posterior.answers import Rungs, combine, scaled
 from tallbayes.posterior.coordinates import Line, Reading

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tallbayes.anchor.probe import Probed
 from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate
-from tallbayes.estimator.tails import Probed
 from tallbayes.moments import Floats
 from tallbayes.posterior.answers import Rungs, combine, scaled
 from tallbayes.posterior.coordinates import Line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from tallbayes.estimator.estimands import read_quantities
-from tallbayes.methods.parts import Method
+from tallbayes.estimator.estimands import Quantity
+from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.model.model import Target
+from tallbayes.programs.identity import Function
 from tallbayes.rows.table import Table
-from tallbayes.sampler.levels import BLOCK_PATHS
 
 # To be raised with every change that makes other numbers of the same seed.
 METHOD_VERSION = 4
@@ -21,18 +22,22 @@ READ_BYTES = 2**22
 
 
 def fingerprint(
-    target: Target, table: Table, start: np.ndarray, quantities: Any, method: Method, precision: str, anchor: Any
+    target: Target,
+    table: Table,
+    quantities: Sequence[Quantity],
+    functions: Iterable[Function],
+    method: str,
+    anchor: Any,
 ) -> dict[str, Any]:
-    """Model, rows, quantities, method and versions, each in a few characters."""
-    named, observables = read_quantities(quantities, target, start, table.units)
-    functions = iter(observables.functions)
+    """Model, rows, quantities with their functions, method and versions, each in a few characters."""
+    called = iter(functions)
     return {
         "model": _model(target),
         "rows": table.num_rows,
         "content": _content(table),
         "units": _digest(jax.tree.leaves(table.units)),
-        "quantities": {q.name: next(functions).fingerprint if q.kind == "expectation" else q.kind for q in named},
-        "method": f"{method!r}, {precision}",
+        "quantities": {q.name: next(called).fingerprint if q.kind == "expectation" else q.kind for q in quantities},
+        "method": method,
         "anchor": "found" if anchor is None else _digest([np.asarray(anchor.mode), np.asarray(anchor.precision)]),
         "block": BLOCK_PATHS,
         "versions": {

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import LedgerError, explain
-from tallbayes.results.result_file import from_bytes, to_bytes
-from tallbayes.sampler.levels import BLOCK_PATHS
+from tallbayes.estimator.levels import BLOCK_PATHS
+from tallbayes.records.values import from_bytes, to_bytes
 
 FORMAT = "tallbayes ledger 2"
 SMALLEST_FILE = 512

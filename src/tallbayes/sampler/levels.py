@@ -1,7 +1,4 @@
-"""The waist: below it JAX, pure and compiled, that knows no tolerance; above it NumPy that knows no gradient.
-
-    sample_level(problem, level, block) -> LevelBlock        moments of 32 samples of one level
-    sample_contraction(problem, block) -> distances          of 32 pairs of paths on common noise
+"""Levels of coupled paths: what the estimator samples, compiled.
 
 A block is a fixed shape and a pure function of (problem, seed, level, block): its bits do not depend on the
 order of blocks, on threads, or on a user's global JAX settings. Everything is traced with 64-bit types allowed
@@ -13,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any
 
 import jax
@@ -21,16 +19,15 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
 from tallbayes.moments import Floats, Moments
 from tallbayes.programs.compilation import compiled
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
-from tallbayes.sampler.gradients import Inputs, evaluations_per_step
+from tallbayes.sampler.gradients import Blend, Inputs, Taylor, evaluations_per_step
+from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import MOST_STOPS, PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path
 from tallbayes.sampler.randomness import path_key, seed_words
-
-BLOCK_PATHS = 32
-LEVEL_STREAM, CONTRACTION_STREAM, TUNING_STREAM = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,32 +38,60 @@ class Ground:
     table: Table
     anchor: Anchor
     listing: Listing | None
-    pairs: tuple[tuple[int, int], ...]
+    pairs: Pairs
 
     @cached_property
     def inputs(self) -> Inputs:
         """On the device, beside the rows."""
         return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing)
 
+    @cached_property
+    def content(self) -> str:
+        """Of parts that are not ours, whose name says nothing of their code: a digest of the program."""
+        parts = self.plan.gradient, self.plan.gradient.sampling, self.plan.dynamics, self.plan.coupling
+        if all(part is None or _is_ours(part) for part in parts):
+            return ""
+        return f", program {program_digest(Problem(self, Ladder(1.0), 1, 1, 0))}"
+
+
+def _is_ours(part: Any) -> bool:
+    return type(part).__module__.partition(".")[0] == "tallbayes"
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """All that a block of paths needs."""
+    """All that a block of paths needs; it implements `estimator.levels.Levels`.
+
+    `may_blend` says that nobody has decided on the gradient.
+    """
 
     ground: Ground
     ladder: Ladder
     batch_size: int
     rows_per_gradient: int
     seed: int
-    stream: int = LEVEL_STREAM
+    stream: Stream = Stream.LEVEL
+    may_blend: bool = False
 
     @property
     def plan(self) -> Plan:
         return self.ground.plan
 
     @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
+    def pairs(self) -> Pairs:
         return self.ground.pairs
+
+    @property
+    def dimension(self) -> int:
+        return self.plan.target.dimension
+
+    @property
+    def num_coarse(self) -> int:
+        return self.plan.coupling.num_coarse
+
+    @property
+    def variance_rate(self) -> float:
+        return self.plan.coupling.variance_rate
 
     @property
     def num_rows(self) -> int:
@@ -89,31 +114,64 @@ class Problem:
         """A batch that is all rows."""
         return self.num_rows if self.ground.listing is None else self.ground.listing.length
 
-    def with_ladder(self, ladder: Ladder) -> Problem:
-        return replace(self, ladder=ladder)
+    def with_choice(self, ladder: Ladder, batch_size: int) -> Problem:
+        """Without compiling: a batch that is read in slabs has its size as an argument, and no other can be changed."""
+        if not self.plan.slabs:
+            return replace(self, ladder=ladder)
+        return replace(self, ladder=ladder, batch_size=batch_size, rows_per_gradient=batch_size)
 
-    def with_batch_size(self, batch_size: int) -> Problem:
-        """The same with another number of rows a step; for batches read in slabs only, and without compiling."""
-        return replace(self, batch_size=batch_size, rows_per_gradient=batch_size)
+    def reseeded(self, seed: int) -> Problem:
+        return replace(self, seed=seed)
+
+    def on(self, table: Table) -> Problem:
+        return replace(self, ground=replace(self.ground, table=table))
 
     def for_tuning(self) -> Problem:
         """The same on random numbers of their own, which no estimate uses."""
-        return replace(self, stream=TUNING_STREAM)
+        return replace(self, stream=Stream.TUNING)
 
+    @property
+    def is_alternative(self) -> bool:
+        return isinstance(self.plan.gradient, Blend)
 
-@dataclass(frozen=True)
-class LevelBlock:
-    """Moments of one block's samples, of the fine side, and of the coarse side; and where the paths were at their
-    stops, (paths, stops, 1 + coarse paths, d)."""
+    def alternative(self) -> Problem | None:
+        """Blend in place of Taylor, whose noise grows faster far out."""
+        if not self.may_blend or not isinstance(self.plan.gradient, Taylor):
+            return None
+        plan = replace(self.plan, gradient=Blend(1, Blocks()))
+        return replace(self, ground=replace(self.ground, plan=plan), batch_size=1, rows_per_gradient=1)
 
-    delta: Moments
-    fine: Moments
-    coarse: Moments
-    nonfinite: int
-    farthest: float
-    strained: float
-    evaluations: int
-    points: Floats | None = None
+    @property
+    def identity(self) -> str:
+        """In words; Blend's partner by the name under which ledgers know it."""
+        plan, listing = self.plan, self.ground.listing
+        gradient = repr(plan.gradient).replace("tallbayes.sampler.gradients.", "tallbayes.gradients.")
+        listed = "" if listing is None else f", {listing.length} listed"
+        return (
+            f"{gradient} of {self.batch_size}, {plan.dynamics!r}, {plan.coupling!r}, {self.ladder!r}, {plan.dtype}, "
+            f"{'from Laplace' if plan.laplace else 'from the mode'}, stream {int(self.stream)}{listed}"
+        ) + self.ground.content
+
+    def sample(self, level: int, block: int) -> LevelBlock:
+        delta, fine, coarse, distance, strained, points = _sample(self, level, block)
+        finite = np.isfinite(delta).all(axis=1) & np.isfinite(fine).all(axis=1) & np.isfinite(distance)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return LevelBlock(
+                delta=Moments.of(delta, self.pairs),
+                fine=Moments.of(fine),
+                coarse=Moments.of(coarse),
+                nonfinite=int(BLOCK_PATHS - finite.sum()),
+                farthest=float(np.sqrt(np.max(distance, initial=0.0))) if finite.all() else np.inf,
+                strained=float(strained.mean()),
+                evaluations=BLOCK_PATHS * self.evaluations(level),
+                points=points.astype(np.float32),
+            )
+
+    def differences(self, level: int, block: int) -> Floats:
+        return _sample(self, level, block)[0]
+
+    def contract(self, block: int, spread: float = 1.0) -> Floats:
+        return _run_contraction(self, self.ladder.added_steps, block, spread)
 
 
 def make_problem(
@@ -122,17 +180,18 @@ def make_problem(
     anchor: Anchor,
     ladder: Ladder,
     seed: int,
-    pairs: tuple[tuple[int, int], ...],
+    pairs: Pairs,
     batch_size: int = 0,
     listing: Listing | None = None,
+    may_blend: bool = False,
 ) -> Problem:
-    """The last two are for batches read in slabs."""
+    """`batch_size` and `listing` are for batches read in slabs."""
     rows = batch_size if plan.slabs else evaluations_per_step(plan.gradient, table.num_rows)
-    return Problem(Ground(plan, table, anchor, listing, pairs), ladder, batch_size, rows, seed)
+    return Problem(Ground(plan, table, anchor, listing, pairs), ladder, batch_size, rows, seed, may_blend=may_blend)
 
 
-def compile_ahead(plan: Plan, table: Table, diagonal: bool) -> list[Callable[[], Any]]:
-    """Tasks that compile the two programs of a plan, for any anchor: they run paths of no steps at all."""
+def problem_nowhere(plan: Plan, table: Table, diagonal: bool) -> Problem:
+    """A problem of the same shapes as any with this plan, before there is an anchor."""
     d = plan.target.dimension
     shape = (d,) if diagonal else (d, d)
     nowhere = Anchor(
@@ -145,7 +204,12 @@ def compile_ahead(plan: Plan, table: Table, diagonal: bool) -> list[Callable[[],
         num_rows=table.num_rows,
         gradient=np.zeros(d),
     )
-    problem = make_problem(plan, table, nowhere, Ladder(1.0), seed=0, pairs=(), batch_size=1)
+    return make_problem(plan, table, nowhere, Ladder(1.0), seed=0, pairs=(), batch_size=1)
+
+
+def compile_ahead(plan: Plan, table: Table, diagonal: bool) -> list[Callable[[], Any]]:
+    """Tasks that compile the two programs of a plan, for any anchor: they run paths of no steps at all."""
+    problem = problem_nowhere(plan, table, diagonal)
     return [partial(_no_steps_level, problem), partial(_no_steps_contraction, problem)]
 
 
@@ -156,33 +220,6 @@ def _no_steps_level(problem: Problem) -> None:
 
 def _no_steps_contraction(problem: Problem) -> None:
     _run_contraction(problem, 0, 0, 1.0)
-
-
-def sample_level(problem: Problem, level: int, block: int) -> LevelBlock:
-    """Samples block * 32 .. block * 32 + 31 of a level."""
-    delta, fine, coarse, distance, strained, points = _sample(problem, level, block)
-    finite = np.isfinite(delta).all(axis=1) & np.isfinite(fine).all(axis=1) & np.isfinite(distance)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return LevelBlock(
-            delta=Moments.of(delta, problem.pairs),
-            fine=Moments.of(fine),
-            coarse=Moments.of(coarse),
-            nonfinite=int(BLOCK_PATHS - finite.sum()),
-            farthest=float(np.sqrt(np.max(distance, initial=0.0))) if finite.all() else np.inf,
-            strained=float(strained.mean()),
-            evaluations=BLOCK_PATHS * problem.evaluations(level),
-            points=points.astype(np.float32),
-        )
-
-
-def sample_differences(problem: Problem, level: int, block: int) -> Floats:
-    """Delta_l of the same samples one by one, (32, observables)."""
-    return _sample(problem, level, block)[0]
-
-
-def sample_contraction(problem: Problem, block: int, spread: float = 1.0) -> Floats:
-    """Squared distances (32, 4) of pairs at times 0, dT, 2 dT, 3 dT with the first step size."""
-    return _run_contraction(problem, problem.ladder.added_steps, block, spread)
 
 
 def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -> Floats:
@@ -200,11 +237,19 @@ def _sample(problem: Problem, level: int, block: int) -> list[Floats]:
 def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> list[Floats]:
     with jax.enable_x64(True):
         seed, first = seed_words(problem.seed), np.uint32(block * BLOCK_PATHS)
-        labels = np.array([problem.stream, level], np.uint32)
+        labels = np.array([int(problem.stream), level], np.uint32)
         ends = compiled(_level_block)(problem.plan, problem.inputs, schedule, seed, labels, first)
         stops = int(schedule.joint_stops or schedule.solo_stops)
         ends = ends._replace(points=np.asarray(ends.points)[:, :stops])
         return [np.asarray(part, np.float64) for part in ends]
+
+
+def program_digest(problem: Problem) -> str:
+    """Of the lowered text of the program of a level: what its parts compute, whatever they are called."""
+    with jax.enable_x64(True):
+        schedule, labels = _schedule(problem, 0), np.zeros(2, np.uint32)
+        arguments = problem.plan, problem.inputs, schedule, seed_words(0), labels, np.uint32(0)
+        return sha256(compiled(_level_block).jitted.lower(*arguments).as_text().encode()).hexdigest()[:16]
 
 
 def _schedule(problem: Problem, level: int) -> Schedule:
@@ -239,7 +284,7 @@ def _contraction_block(
     plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: Any, seed: Any, first: Any
 ) -> jax.Array:
     def one(path: jax.Array) -> jax.Array:
-        key = path_key(seed, CONTRACTION_STREAM, path)
+        key = path_key(seed, int(Stream.CONTRACTION), path)
         return sample_pair(plan, inputs, stride, coefficients, spread, key)
 
     return jax.vmap(one)(first + jnp.arange(BLOCK_PATHS, dtype=jnp.uint32))

@@ -13,12 +13,12 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import anchor_at
-from tallbayes.anchor.probes import make_probe
+from tallbayes.anchor.probe import Probe
+from tallbayes.anchor.probing import make_probe
 from tallbayes.anchor.recentring import find_mode_or_balance
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.estimator.estimands import Estimands
-from tallbayes.estimator.tails import Probe
 from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.weights import WEIGHT, require_weights, weighted

@@ -16,10 +16,11 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.gaussian_level import observed_values
-from tallbayes.estimator.estimands import LAPLACE_DRAWS, Estimands, Summary
+from tallbayes.estimator.estimands import Estimands, Summary
 from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
+from tallbayes.setup.quantities import LAPLACE_DRAWS
 
 ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53}
 SHARE = 0.1

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.probes import RADII
+from tallbayes.anchor.probe import HEAVIEST_POINT, Probe
+from tallbayes.anchor.probing import RADII
 from tallbayes.estimator.allocation import Least
-from tallbayes.estimator.estimands import LAPLACE_DRAWS, Estimands, observed_values
-from tallbayes.estimator.tails import HEAVIEST_POINT, Probe, Tails, transport
+from tallbayes.estimator.estimands import Estimands
+from tallbayes.estimator.tails import Tails, transport
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
+from tallbayes.setup.quantities import LAPLACE_DRAWS, observed_values
 
 NOISE_DRAWS = 256
 # A shell twice as far out holds so much of what the one before held, where the integral has no end.

@@ -25,7 +25,7 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.importance import in_float64
-from tallbayes.estimator.tails import Probe
+from tallbayes.anchor.probe import Probe
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled

@@ -1,0 +1,140 @@
+"""Made-up levels: samples drawn from a law that is chosen, so that the truth is known and nothing is compiled.
+
+    Delta_l = mean_l + s(h_0, n) sd_l xi,   fine_l = sum_{k <= l} mean_k + xi',   coarse_l as fine_{l-1} but for an offset
+
+They implement `Levels`, for studies of the estimator itself: allocation, bias, tuning, the random tail, a thousand
+workers. Block b of a level is a function of seed, stream, level and b, as everywhere.
+
+>>> MadeUp().sample(0, 0).delta.count
+32
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
+from tallbayes.moments import Floats, Moments
+from tallbayes.structure import Structure
+
+
+def halved(level: int) -> float:
+    return 2.0**-level
+
+
+def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.normal(size=shape)
+
+
+def one(first_step: float, batch_size: int) -> float:
+    return 1.0
+
+
+def never(first_step: float, batch_size: int) -> float:
+    return 0.0
+
+
+def doubled(level: int) -> int:
+    return int(2**level)
+
+
+def by_steps(levels: MadeUp, level: int) -> int:
+    """As of real paths, by the ladder."""
+    return levels.ladder.path_steps(level, levels.num_coarse) * levels.batch_size
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """One observable by level; `scale`, `strained` and `rate` (of contraction) are functions of (h_0, n), and `cost` of
+    the level, or None to count steps."""
+
+    seed: int = 0
+    mean: Callable[[int], float] = halved
+    sd: Callable[[int], float] = halved
+    noise: Callable[[np.random.Generator, tuple[int, ...]], Floats] = gaussian
+    offset: float = 0.0
+    scale: Callable[[float, int], float] = one
+    strained: Callable[[float, int], float] = never
+    rate: Callable[[float, int], float] = one
+    cost: Callable[[int], int] | None = doubled
+    ladder: Ladder = Ladder(1.0)
+    batch_size: int = 1
+    largest_batch: int = 1000
+    variance_rate: float = 2.0
+    stream: Stream = Stream.LEVEL
+
+    dimension = num_coarse = 1
+    pairs: Pairs = ()
+    is_alternative = False
+
+    @property
+    def rows_per_gradient(self) -> int:
+        return self.batch_size
+
+    @property
+    def identity(self) -> str:
+        return f"made up, {self.ladder!r} of {self.batch_size}, stream {int(self.stream)}"
+
+    @property
+    def _pair(self) -> tuple[float, int]:
+        return self.ladder.first_step, self.batch_size
+
+    def evaluations(self, level: int) -> int:
+        return by_steps(self, level) if self.cost is None else self.cost(level)
+
+    def contraction_evaluations(self) -> int:
+        return 2 * 3 * self.ladder.added_steps * self.batch_size if self.cost is None else 1
+
+    def differences(self, level: int, block: int) -> Floats:
+        return self._drawn(level, block)[0]
+
+    def sample(self, level: int, block: int) -> LevelBlock:
+        delta, fine, coarse = self._drawn(level, block)
+        spent, strained = BLOCK_PATHS * self.evaluations(level), self.strained(*self._pair)
+        return LevelBlock(Moments.of(delta), Moments.of(fine), Moments.of(coarse), 0, 1.0, strained, spent)
+
+    def _drawn(self, level: int, block: int) -> tuple[Floats, Floats, Floats]:
+        rng, shape = np.random.default_rng([self.seed, int(self.stream), level, block]), (BLOCK_PATHS, 1)
+        below = sum(self.mean(l) for l in range(level))
+        fine = rng.normal(size=shape) + below + self.mean(level)
+        delta = self.mean(level) + self.scale(*self._pair) * self.sd(level) * self.noise(rng, shape)
+        return delta, fine, rng.normal(size=shape) + below + self.offset
+
+    def contract(self, block: int, spread: float = 1.0) -> Floats:
+        times = self.ladder.added_steps * self.ladder.first_step * np.arange(4)
+        start = 2 * spread**2 * np.random.default_rng(block).chisquare(2, size=(BLOCK_PATHS, 1))
+        return start * np.exp(-2 * self.rate(*self._pair) * times)
+
+    def with_choice(self, ladder: Ladder, batch_size: int) -> MadeUp:
+        return replace(self, ladder=ladder, batch_size=batch_size)
+
+    def for_tuning(self) -> MadeUp:
+        return replace(self, stream=Stream.TUNING)
+
+    def reseeded(self, seed: int) -> MadeUp:
+        return replace(self, seed=seed)
+
+    def on(self, table: Any) -> MadeUp:
+        return self
+
+    def alternative(self) -> MadeUp | None:
+        return None
+
+
+class Unread(NamedTuple):
+    """Observables of levels that have no theta."""
+
+    moments: bool = False
+    functions: tuple[Any, ...] = ()
+
+
+def made_up_estimands() -> Estimands:
+    """One expectation, of scale 1."""
+    quantity = Quantity("g", "expectation", 0, Structure.leaf(()))
+    return Estimands((quantity,), Unread(), np.zeros(1), np.ones(1), np.zeros(1))  # type: ignore[arg-type]

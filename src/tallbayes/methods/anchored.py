@@ -1,0 +1,190 @@
+"""The default method: the ladder anchored to a Gaussian, tuned by pilots; see `estimator.tuning` and `attempts`."""
+
+from __future__ import annotations
+
+from contextvars import Context
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tallbayes.anchor.gaussian_level import laplace_level
+from tallbayes.anchor.mode import DENSE_LIMIT
+from tallbayes.errors import MethodError, explain
+from tallbayes.estimator.adaptive import run_multilevel
+from tallbayes.estimator.estimands import Estimands
+from tallbayes.estimator.foresight import PILOT_PATHS
+from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.levels import BLOCK_PATHS
+from tallbayes.estimator.run import Run
+from tallbayes.estimator.tuning import FIRST_STEPS, WINDOWS, Choices, batch_sizes_up_to
+from tallbayes.methods.attempts import run_attempts
+from tallbayes.methods.ladders import ladder_whitened, require_known_hessian
+from tallbayes.methods.method import Finished, Notes, check_parts, checked_gradient
+from tallbayes.model.model import Target
+from tallbayes.model.observables import Observables
+from tallbayes.sampler.couplings import Antithetic
+from tallbayes.sampler.dynamics import Exponential
+from tallbayes.sampler.gradients import ControlVariate, Taylor
+from tallbayes.sampler.levels import Problem, compile_ahead, make_problem
+from tallbayes.sampler.minibatch import Blocks
+from tallbayes.sampler.paths import Plan
+from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
+from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
+from tallbayes.setup.tail_variances import tails_of
+from tallbayes.watch import aside, begin
+from tallbayes.workers.executors import Executor
+
+MOST_WINDOW = 256
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """The ladder anchored to Laplace's approximation: whitened, exponential steps, a Laplace level.
+
+    What is None is tuned by pilots, piece by piece: the gradient (Taylor, and Blend where that does not settle), its
+    `batch_size` n, the `first_step` h_0, the `time` dT, and the `window`, for how many times dT paths go on and are
+    averaged (0: their end points are read); or the whole `ladder`. Steps and times are in units of the contraction at
+    the mode.
+
+    >>> method = Anchored(first_step=0.25)
+    """
+
+    gradient: GradientEstimator | None = None
+    ladder: Ladder | None = None
+    batch_size: int | None = None
+    first_step: float | None = None
+    time: float | None = None
+    window: int | None = None
+    dynamics: Dynamics = field(default_factory=Exponential)
+    coupling: Coupling = field(default_factory=Antithetic)
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        check_parts(self)
+        if not self.dynamics.whitened:
+            raise MethodError(explain("whitened dynamics", repr(self.dynamics), "tb.Exponential(), or tb.Multilevel"))
+        if self.gradient is not None and self.batch_size is not None:
+            raise MethodError(
+                explain(
+                    "batch_size or a gradient that has one", "both", "tb.Anchored(gradient=tb.Taylor(8, tb.Blocks()))"
+                )
+            )
+        if self.ladder is not None and any(each is not None for each in (self.first_step, self.time, self.window)):
+            hint = "tb.Anchored(first_step=0.25)"
+            raise MethodError(explain("a ladder, or first_step, time and window", "both", hint))
+        if self.batch_size is not None:
+            Taylor(self.batch_size)
+        for name in ("first_step", "time"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise MethodError(explain(f"{name} > 0", repr(value), "None to have it tuned"))
+        if self.window is not None:
+            _require_window(self.window)
+
+    @property
+    def anchored(self) -> bool:
+        return True
+
+    @property
+    def keeps_posterior(self) -> bool:
+        return True
+
+    def gradient_for(self, num_rows: int) -> GradientEstimator:
+        return checked_gradient(self._gradient(False), self.coupling, num_rows)
+
+    def _gradient(self, diagonal: bool) -> GradientEstimator:
+        """Taylor, or ControlVariate where the Hessian is too large to be kept."""
+        if self.gradient is not None:
+            return self.gradient
+        size = self.batch_size or 1
+        return ControlVariate(size, Blocks()) if diagonal else Taylor(size, Blocks())
+
+    def plan(self, target: Target, observables: Observables, precision: str, num_rows: int, diagonal: bool) -> Plan:
+        """A batch that is read in slabs has its size as an argument, so the plan knows it as 1."""
+        gradient = self._gradient(diagonal)
+        slabs = reads_slabs(gradient)
+        known = replace(gradient, batch_size=1) if slabs else gradient  # type: ignore[type-var]
+        return Plan(target, known, self.dynamics, self.coupling, observables, precision, laplace=True, slabs=slabs)
+
+    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables) -> None:
+        """What does not fit in the end is compiled anew."""
+        table, diagonal = placed.table, placed.target.dimension > DENSE_LIMIT
+        plan = self.plan(placed.target, observables, placed.precision, table.num_rows, diagonal)
+        for task in compile_ahead(plan, table, diagonal):
+            # Under no watch: nobody waits for it before it is needed.
+            Context().run(executor.submit, task)
+
+    def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:
+        """Rows that matter more listed, and the tails probed; what a probe saw of another mode would be no tail."""
+        if reads_slabs(self._gradient(False)):
+            begin("rows that matter")
+            prepared = aside(with_listing, prepared, executor, folder)
+        if one_mode:
+            begin("tails")
+            prepared = aside(with_probe, prepared)
+        return prepared
+
+    def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
+        table, anchor = prepared.table, prepared.anchor
+        diagonal = anchor.likelihood_hessian is None
+        gradient = self._gradient(diagonal)
+        require_known_hessian(gradient, anchor)
+        plan = self.plan(prepared.target, estimands.observables, prepared.precision, table.num_rows, diagonal)
+        return make_problem(
+            plan,
+            table,
+            anchor,
+            self.ladder or ladder_whitened(),
+            seed,
+            estimands.pairs,
+            gradient.batch_size or 0,
+            prepared.listing if plan.slabs else None,
+            may_blend=self.gradient is None,
+        )
+
+    def least_evaluations(self, problem: Problem) -> int:
+        pilots = PILOT_PATHS * (problem.evaluations(0) + problem.evaluations(1))
+        return PILOT_PATHS * problem.contraction_evaluations() + BLOCK_PATHS * problem.evaluations(0) + pilots
+
+    def choices(self, largest_batch: int) -> Choices:
+        """What the user has left open."""
+        if self.gradient is not None:
+            sizes: tuple[int, ...] = (self.gradient.batch_size or largest_batch,)
+        else:
+            sizes = (self.batch_size,) if self.batch_size is not None else batch_sizes_up_to(largest_batch)
+        if self.ladder is not None:
+            return Choices((self.ladder.first_step,), sizes, ladder=self.ladder)
+        steps = (self.first_step,) if self.first_step is not None else FIRST_STEPS
+        windows = WINDOWS if self.window is None else (self.window,)
+        return Choices(steps, sizes, time=self.time, windows=windows)
+
+    def solve(self, run: Run, prepared: Prepared, notes: Notes) -> Finished:
+        with_gaussian(run, prepared, notes)
+        return Finished(*run_attempts(run, self.choices(run.problem.largest_batch)))
+
+    def further(self, before: Finished, run: Run) -> Finished:
+        status, final = run_multilevel(run)
+        return replace(before, run=run, status=status, final=final)
+
+
+def with_gaussian(run: Run, prepared: Prepared, notes: Notes) -> None:
+    """Give a run its data-free level, and what a probe says of its tails."""
+    begin("Gaussian level")
+    target, anchor, units, estimands = prepared.target, prepared.anchor, prepared.table.units, run.estimands
+    level = aside(laplace_level, target, estimands.observables, anchor, estimands.jump, run.problem.seed, units)
+    notes.laplace = run.laplace = level
+    if prepared.probe is not None:
+        run.tails = aside(tails_of, target, estimands, anchor, units, prepared.probe)
+
+
+def reads_slabs(gradient: GradientEstimator) -> bool:
+    """Whether the batch size can be an argument of the compiled program."""
+    return gradient.batch_size is not None and isinstance(gradient.sampling, Blocks)
+
+
+def _require_window(window: Any) -> None:
+    whole = isinstance(window, int) and not isinstance(window, bool)
+    if not whole or not 0 <= window <= MOST_WINDOW:
+        raise MethodError(explain(f"window a whole number 0..{MOST_WINDOW}", repr(window), "None to have it tuned"))
