@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,8 @@ from lines import describe_commit
 from peers import posteriors
 
 import tallbayes as tb
-from tallbayes.estimator import adaptive as multilevel
 from tallbayes.views.text import table
+from tallbayes.workers.executors import num_workers
 
 RESULTS = Path(__file__).parent / "results" / "far_from_gaussian.json"
 PROBLEM, TOLERANCE, SEEDS = "non-gaussian", 0.01, range(1, 9)
@@ -33,40 +35,38 @@ METHODS = {
 }
 
 
-class Around:
-    """Adds up the processor time of the threads that run blocks."""
+class Around(ThreadPoolExecutor):
+    """Threads that add up the processor time of their blocks."""
 
-    def __init__(self) -> None:
-        self.seconds, self._sample = 0.0, multilevel.sample_level
+    seconds = 0.0
 
-    def __call__(self, *arguments: Any) -> Any:
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        return super().submit(self._timed, task, arguments)
+
+    def _timed(self, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         started = time.thread_time()
-        block = self._sample(*arguments)
+        block = task(*arguments)
         self.seconds += time.thread_time() - started
         return block
 
 
 def call(model: tb.Model, rows: Any, method: Any, seed: int) -> dict[str, Any]:
-    around = Around()
-    multilevel.sample_level = around
-    try:
+    with Around(num_workers()) as around:
         started, processor = time.perf_counter(), time.process_time()
-        result = tb.estimate(model, rows, tolerance=TOLERANCE, seed=seed, method=method)
+        result = tb.estimate(model, rows, tolerance=TOLERANCE, seed=seed, method=method, executor=around)
         seconds, spent = time.perf_counter() - started, time.process_time() - processor
-        ends = result.posterior.quantile([0.025, 0.975]).flat_error / np.tile(result["sd"].flat_value, 2)
-        return {
-            "seed": seed,
-            "status": result.status.name,
-            "seconds": seconds,
-            "processor": spent,
-            "ends": float(ends.max()),
-            "around": around.seconds,
-            "items": result.cost.evaluations,
-            "samples": [level.samples for level in result.levels],
-            "method": result.method,
-        }
-    finally:
-        multilevel.sample_level = around._sample
+    ends = result.posterior.quantile([0.025, 0.975]).flat_error / np.tile(result["sd"].flat_value, 2)
+    return {
+        "seed": seed,
+        "status": result.status.name,
+        "seconds": seconds,
+        "processor": spent,
+        "ends": float(ends.max()),
+        "around": around.seconds,
+        "items": result.cost.evaluations,
+        "samples": [level.samples for level in result.levels],
+        "method": result.method,
+    }
 
 
 def main() -> None:

@@ -17,8 +17,7 @@ import numpy as np
 import throughput
 
 import tallbayes as tb
-from tallbayes.estimator.levels import BLOCK_PATHS
-from tallbayes.estimator.levels import sample_level
+from tallbayes.estimator.levels import BLOCK_PATHS, sample_level
 from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 from tallbayes.setup.preparation import check_data, prepare

@@ -20,27 +20,22 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tallbayes.estimator import adaptive as multilevel
 from tallbayes.estimator.adaptive import run_multilevel
-from tallbayes.estimator.estimands import Estimands, Quantity
-from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.estimator.estimands import Tolerances
+from tallbayes.estimator.levels import BLOCK_PATHS, Levels, sample_level
+from tallbayes.estimator.made_up import MadeUp, made_up_estimands
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Budget, Run
-from tallbayes.estimator.tolerances import Tolerances
 from tallbayes.experiments import style
-from tallbayes.model.observables import Observables
-from tallbayes.moments import Moments
-from tallbayes.estimator.levels import sample_level
-from tallbayes.structure import Structure
 from tallbayes.views.text import table
 from tallbayes.workers.dispatch import Arrivals, Dispatcher, first_arrival
 
@@ -118,15 +113,8 @@ class LevelByLevel(Dispatcher):
             yield from super().collect([each], (), deadline)
 
 
-STILL = Moments.of(np.zeros((BLOCK_PATHS, 1)))
-
-
-def sample(problem: Any, level: int, block: int) -> LevelBlock:
-    """A block of Gaussian samples; both sides of a pair of levels agree."""
-    rng = np.random.default_rng([problem.seed, level, block])
-    mean = 1.0 if level == 0 else MEAN * 2.0**-level
-    delta = Moments.of(mean + 2.0**-level * rng.standard_normal((BLOCK_PATHS, 1)))
-    return LevelBlock(delta, STILL, STILL, 0, 1.0, 0.0, BLOCK_PATHS * problem.evaluations(level))
+def mean_of(level: int) -> float:
+    return 1.0 if level == 0 else MEAN * 2.0**-level
 
 
 class Measured:
@@ -144,6 +132,18 @@ class Measured:
         return self._known[min(level, last)] * beyond
 
 
+class Caught(ThreadPoolExecutor):
+    """Threads that remember which levels they were asked to sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.levels: list[Levels] = []
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future:
+        self.levels += [each for each in arguments[:1] if hasattr(each, "contraction_evaluations")]
+        return super().submit(task, *arguments)
+
+
 def measure() -> dict[str, Any]:
     """Seconds of single blocks of a real problem, one after the other."""
     import tallbayes as tb
@@ -151,17 +151,12 @@ def measure() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(NUM_ROWS, DIMENSION))
     y = (rng.random(NUM_ROWS) < 1 / (1 + np.exp(-x @ rng.normal(0, 0.5, DIMENSION)))).astype(float)
-    problems: list[Any] = []
-
-    def caught(problem: Any, level: int, block: int) -> LevelBlock:
-        problems.append(problem)
-        return sample_level(problem, level, block)
-
-    with replaced("sample_level", caught):
-        method = tb.Anchored(gradient=tb.Full())
-        tb.estimate(tb.families.logistic(), {"x": x, "y": y}, tolerance=0.5, method=method)
-    seconds = [min(timed(problems[-1], level) for _ in range(2)) for level in range(MEASURED_LEVELS)]
-    return {"evaluations": [problems[-1].evaluations(level) for level in range(12)], "seconds": seconds}
+    method = tb.Anchored(gradient=tb.Full())
+    caught = Caught()
+    tb.estimate(tb.families.logistic(), {"x": x, "y": y}, tolerance=0.5, method=method, executor=caught)
+    problem = caught.levels[-1]
+    seconds = [min(timed(problem, level) for _ in range(2)) for level in range(MEASURED_LEVELS)]
+    return {"evaluations": [problem.evaluations(level) for level in range(12)], "seconds": seconds}
 
 
 def timed(problem: Any, level: int) -> float:
@@ -199,19 +194,13 @@ def simulate(
     """One run from the first pilot to the answer, in virtual time."""
     cluster = Cluster(workers, measured.seconds, seed)
     dispatch, likely = POLICIES[policy]
-    quantity = Quantity("g", "expectation", 0, Structure.leaf(()))
-    estimands = Estimands((quantity,), Observables(False, ()), np.zeros(1), np.ones(1), np.zeros(1))
-    problem = SimpleNamespace(
-        seed=seed,
-        evaluations=measured.evaluations,
-        plan=SimpleNamespace(coupling=SimpleNamespace(variance_rate=2.0)),
-    )
+    problem = MadeUp(seed, mean=mean_of, cost=measured.evaluations)
     goal = Tolerances("absolute_tolerance", (tolerance,), (1,))
-    run = Run(problem, estimands, cluster, lambda _: None, goal, Budget(max_levels=max_levels))
+    run = Run(problem, made_up_estimands(), cluster, lambda _: None, goal, Budget(max_levels=max_levels))
     run.contraction = Contraction(0.1, 0.1, 1.0)
     run.dispatch = partial(dispatch, wait=cluster.wait, clock=cluster.clock)
     started = time.process_time()
-    with replaced("sample_level", sample), replaced("likely_blocks", likely):
+    with replaced("likely_blocks", likely):
         status, final = run_multilevel(run)
     blocks = [level.samples // BLOCK_PATHS for level in run.levels]
     useful = sum(number * measured.seconds(level) for level, number in enumerate(blocks))

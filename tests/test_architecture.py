@@ -1,4 +1,4 @@
-"""The shape of the package: one order of modules, a waist between JAX and NumPy, and no traces left in JAX."""
+"""The shape of the house: packages in one order, no cycle inside any, a waist without JAX, no traces left in JAX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import ast
 import json
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -18,234 +20,56 @@ import tallbayes as tb
 
 SOURCE = Path(tb.__file__).parent
 
-ORDER = [
-    "errors",
-    "moments",
-    "structure",
-    "roles",
-    "threads",
-    "watch",
-    "executors",
-    "identity",
-    "compilation",
-    "canary",
-    "predictors",
-    "constraints",
-    "space",
+# A package imports only those before it.
+ROOT = ["errors", "moments", "structure", "threads", "watch", "progress"]
+PACKAGES = [
+    "programs",
     "model",
-    "weights",
-    "densities",
-    "responses",
-    "families",
-    "sums",
-    "table",
-    "stored",
-    "unpacking",
-    "ranges",
-    "shuffling",
-    "unfinished",
-    "writing",
+    "rows",
+    "workers",
+    "estimator",
     "anchor",
-    "expansion",
-    "ascent",
-    "lbfgs",
-    "mode",
-    "screening",
-    "modes",
-    "balance",
-    "recentring",
-    "importance",
-    "allocation",
-    "tails",
-    "probes",
-    "shipping",
-    "hiring",
-    "randomness",
-    "minibatch",
-    "draws",
-    "gradients",
-    "dynamics",
-    "couplings",
-    "ladder",
-    "paths",
-    "levels",
-    "laplace",
-    "quantities",
-    "tail_variances",
-    "result",
-    "decisions",
-    "rates",
-    "reading",
-    "answers",
-    "projections",
-    "signed",
-    "posterior",
-    "readers",
-    "expectations",
-    "quadrature",
-    "links",
-    "predicted",
-    "predictive",
-    "coefficients",
-    "storage",
-    "ledger",
+    "sampler",
     "records",
-    "display",
-    "progress",
-    "document",
-    "brief",
-    "report.markup",
-    "report.scales",
-    "report.charts",
-    "report.terms",
-    "report.effects",
-    "report.stylesheet",
-    "report.answer",
-    "report.levels",
-    "report.errors",
-    "report.cost",
-    "report",
-    "run_folder",
-    "tolerances",
-    "resolution",
-    "dispatch",
-    "foresight",
-    "tuning",
-    "method",
-    "fingerprint",
-    "run",
-    "multilevel",
-    "anchored",
-    "randomised",
-    "preparation",
-    "plans",
-    "recall",
-    "conclusion",
-    "interval_ends",
-    "extension",
-    "outline",
-    "mode_answers",
+    "setup",
+    "methods",
+    "posterior",
+    "results",
+    "views",
     "estimation",
-    "adapters",
-    "adapters.arguments",
-    "adapters.supports",
-    "adapters.programs",
-    "adapters.numpyro",
-    "adapters.columns",
-    "adapters.packed",
-    "adapters.tables",
-    "adapters.expressions",
-    "adapters.coding",
-    "adapters.standardising",
-    "adapters.encoding",
-    "adapters.outcomes",
-    "adapters.formula",
-    "adapters.transforms",
-    "adapters.survey",
-    "adapters.designs",
-    "adapters.streaming",
-    "adapters.units",
-    "adapters.fit",
-    "adapters.batches",
-    "adapters.packing",
-    "adapters.files",
-    "adapters.ingest",
-    "predictions",
-    "comparisons",
-    "export",
-    "plots",
-    "notebook",
-    "adapters.matrices",
-    "adapters.estimator",
-    "adapters.sklearn",
-    "baselines.chains",
-    "baselines.mala",
-    "baselines.sgld",
+    "formula",
+    "doors",
+    "commands",
     "baselines",
     "experiments",
-    "experiments.style",
-    "experiments.claims",
-    "experiments.problem",
-    "experiments.store",
-    "experiments.runs",
-    "experiments.coupled_paths",
-    "experiments.decay",
-    "experiments.accuracy",
-    "experiments.scaling",
-    "experiments.slopes",
-    "experiments.page",
-    "experiments.reproduce",
-    "compile_cache",
-    "commands",
-    "ingest_command",
-    "cli",
-    "__main__",
 ]
+ORDER = [*ROOT, *PACKAGES, "__main__"]
+MOST_AT_THE_ROOT, MOST_IN_A_PACKAGE, MOST_LINES = 8, 14, 400
 
-ABOVE_THE_WAIST = [
-    "reading",
-    "answers",
-    "projections",
-    "signed",
-    "posterior",
-    "rates",
-    "result",
-    "storage",
-    "display",
-    "progress",
-    "threads",
-    "watch",
-    "executors",
-    "dispatch",
-    "foresight",
-    "tolerances",
-    "run",
-    "multilevel",
-]
-
-# These must open and print a saved result; the others above the waist reach JAX through what they import.
+# What opens and prints a saved result.
 WITHOUT_JAX = [
-    "errors",
-    "moments",
-    "structure",
-    "anchor",
-    "reading",
-    "answers",
-    "projections",
-    "signed",
-    "posterior",
-    "rates",
-    "result",
-    "coefficients",
-    "storage",
-    "display",
+    "anchor.anchor",
+    "anchor.probe",
+    "posterior.posterior",
+    "results.result",
+    "results.result_file",
+    "results.coefficients",
+    "results.run_folder",
+    "views.text",
+    "views.summary",
+    "views.document",
+    "views.report",
     "progress",
-    "document",
-    "brief",
-    "report.markup",
-    "report.scales",
-    "report.charts",
-    "report.terms",
-    "report.effects",
-    "report.stylesheet",
-    "report.answer",
-    "report.levels",
-    "report.errors",
-    "report.cost",
-    "report",
-    "run_folder",
 ]
 
 
-def module_files() -> dict[str, Path]:
-    """Every module by its name within the package; the package's own __init__ stands apart."""
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name within the house; a package's map goes by the package's name."""
     names = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        parts = list(path.relative_to(SOURCE).with_suffix("").parts)
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if name:
-            names[name] = path
-    return names
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {name: path for name, path in names.items() if name}
 
 
 def module_level(tree: ast.Module) -> Iterator[ast.stmt]:
@@ -264,79 +88,136 @@ def module_level(tree: ast.Module) -> Iterator[ast.stmt]:
             pending += handler.body
 
 
-def imported_names(source: str, package: str) -> set[str]:
-    """Absolute names of what a module imports when it is imported itself."""
+def everywhere(tree: ast.Module) -> Iterator[ast.stmt]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
+
+
+def imported_names(source: str, package: str, statements: Any = module_level) -> set[str]:
+    """Absolute names of what is imported."""
     names = set()
-    for statement in module_level(ast.parse(source)):
+    for statement in statements(ast.parse(source)):
         if isinstance(statement, ast.Import):
             names |= {alias.name for alias in statement.names}
         elif isinstance(statement, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - statement.level + 1] if statement.level else []
             base = ".".join([*above, *filter(None, [statement.module])])
             names |= {f"{base}.{alias.name}" for alias in statement.names}
-            # From the package itself only the name is taken: `from tallbayes import families`.
+            # From the house itself only the name is taken: `from tallbayes import baselines`.
             names |= {base} - {"tallbayes"}
-    return names
+    return {name.removeprefix("tallbayes.") for name in names if name.partition(".")[0] == "tallbayes"}
 
 
-def own_modules(names: set[str]) -> set[str]:
-    """The modules that imported names lie in; "" is the package itself."""
-    found = set()
-    for name in names:
-        parts = name.split(".")
-        if parts[0] == "tallbayes":
-            prefixes = [".".join(parts[1:end]) for end in range(len(parts), 1, -1)]
-            found.add(next((prefix for prefix in prefixes if prefix in ORDER), ""))
-    return found
+def imports_of(name: str, statements: Any = module_level) -> set[str]:
+    path = modules()[name]
+    return imported_names(path.read_text(), ".".join(["tallbayes", *path.relative_to(SOURCE).parent.parts]), statements)
 
 
-def imports_of(path: Path) -> set[str]:
-    package = ".".join(["tallbayes", *path.relative_to(SOURCE).parent.parts])
-    return own_modules(imported_names(path.read_text(), package))
+def package_of(name: str) -> str:
+    return name.partition(".")[0]
 
 
-def test_every_module_has_its_place_in_the_order() -> None:
-    assert sorted(module_files()) == sorted(ORDER)
+def test_every_package_has_its_place_in_the_order() -> None:
+    assert {package_of(name) for name in modules()} == set(ORDER)
 
 
-@pytest.mark.parametrize("name", ORDER)
-def test_a_module_imports_only_modules_before_it(name: str) -> None:
-    before = set(ORDER[: ORDER.index(name)])
-    later = imports_of(module_files()[name]) - before
-    assert not later, f"{name} imports {sorted(later)}"
+@pytest.mark.parametrize("package", ORDER)
+def test_a_package_imports_only_packages_before_it(package: str) -> None:
+    allowed = {package, "tallbayes", *ORDER[: ORDER.index(package)]}
+    for name in modules():
+        if package_of(name) == package:
+            later = {each for each in imports_of(name) if package_of(each) in ORDER} - {
+                each for each in imports_of(name) if package_of(each) in allowed
+            }
+            assert not later, f"{name} imports {sorted(later)}"
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_there_is_no_cycle_inside_a_package(package: str) -> None:
+    inside = {name for name in modules() if package_of(name) == package}
+    graph = {name: {each for each in imports_of(name) if each in inside and each != name} for name in inside}
+    assert cycle_in(graph) == []
+
+
+def test_control_a_cycle_is_found() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+
+
+def test_nothing_reaches_into_what_is_private_to_another_package() -> None:
+    reached = [
+        (name, each)
+        for name in modules()
+        for each in imports_of(name, everywhere)
+        if package_of(each) != package_of(name) and any(part.startswith("_") for part in each.split("."))
+    ]
+    assert reached == []
+
+
+def test_a_class_name_exists_once() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(name)
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
+def test_rooms_are_small() -> None:
+    counts: dict[str, int] = defaultdict(int)
+    for path in SOURCE.rglob("*.py"):
+        folder = str(path.parent.relative_to(SOURCE))
+        counts[folder] += folder == "." or path.name != "__init__.py"
+    assert counts.pop(".") <= MOST_AT_THE_ROOT
+    assert {folder: count for folder, count in counts.items() if count > MOST_IN_A_PACKAGE} == {}
+
+
+def test_files_are_short() -> None:
+    files = [*SOURCE.rglob("*.py"), *Path(__file__).parent.rglob("*.py")]
+    assert [str(path) for path in files if len(path.read_text().splitlines()) > MOST_LINES] == []
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name not in ("baselines",)])
+def test_a_packages_init_is_a_map_of_its_files(package: str) -> None:
+    """Every file is named in it, and it imports nothing."""
+    source = (SOURCE / package / "__init__.py").read_text()
+    assert imported_names(source, f"tallbayes.{package}") == set()
+    files = {path.stem for path in (SOURCE / package).glob("*.py")} - {"__init__"}
+    assert [name for name in sorted(files) if name not in source] == []
+
+
+def test_the_door_knows_no_method_by_name() -> None:
+    """A fourth one is a file and a line."""
+    for name in modules():
+        if package_of(name) == "estimation":
+            taken = {each for each in imports_of(name) if each.startswith("methods.")}
+            assert not {each.rpartition(".")[2] for each in taken} & {"Multilevel", "Randomised"}, name
+            assert "isinstance(method" not in modules()[name].read_text()
 
 
 CONTROLS = {
-    "import": ("import tallbayes.estimation.estimate", {"estimation"}),
-    "from module": ("from tallbayes.estimation.estimate import estimate", {"estimation"}),
+    "import": ("import tallbayes.estimation.estimate", {"estimation.estimate"}),
+    "from module": ("from tallbayes.rows.table import Table", {"rows.table", "rows.table.Table"}),
     "from package": ("from tallbayes import estimation", {"estimation"}),
-    "from sub-package": ("from tallbayes.baselines import mala", {"baselines", "baselines.mala"}),
-    "from module of a sub-package": ("from tallbayes.baselines.mala import mala", {"baselines.mala"}),
-    "the package itself": ("import tallbayes as tb", {""}),
-    "a name of the package": ("from tallbayes import estimate", {""}),
-    "relative": ("from .estimation import estimate", {"estimation"}),
-    "under a condition": ("if True:\n    import tallbayes.estimation.estimate", {"estimation"}),
-    "within try": ("try:\n    pass\nexcept OSError:\n    import tallbayes.estimation.estimate", {"estimation"}),
-    "within a class": ("class A:\n    from tallbayes.estimation.estimate import estimate", {"estimation"}),
-    "within a function": ("def f():\n    import tallbayes.estimation.estimate", set()),
-    "for types alone": (
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tallbayes.estimation.estimate",
-        set(),
-    ),
+    "relative": ("from .rows import table", {"rows", "rows.table"}),
+    "under a condition": ("if True:\n    import tallbayes.rows", {"rows"}),
+    "within try": ("try:\n    pass\nexcept OSError:\n    import tallbayes.rows", {"rows"}),
+    "within a class": ("class A:\n    import tallbayes.rows", {"rows"}),
+    "within a function": ("def f():\n    import tallbayes.rows", set()),
+    "for types alone": ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tallbayes.rows", set()),
 }
 
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_the_reading_of_imports_itself(name: str) -> None:
     source, expected = CONTROLS[name]
-    found = own_modules(imported_names(source, "tallbayes"))
-    assert found == expected
-
-
-@pytest.mark.parametrize("name", ABOVE_THE_WAIST)
-def test_no_jax_above_the_waist(name: str) -> None:
-    imported = imported_names(module_files()[name].read_text(), "tallbayes")
-    assert not {each for each in imported if each.split(".")[0] in ("jax", "jaxlib")}
+    assert imported_names(source, "tallbayes") == expected
 
 
 def run_python(program: str, *arguments: str) -> Any:

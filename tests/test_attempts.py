@@ -11,6 +11,7 @@ from scenarios import logistic_rows
 import tallbayes as tb
 from tallbayes.estimator.estimates import Status
 from tallbayes.methods import attempts as anchored
+from tallbayes.sampler.levels import Problem
 
 MODEL = tb.families.logistic()
 ROWS = logistic_rows(300, (0.5, -0.5, 0.2))
@@ -73,14 +74,14 @@ def test_another_program_is_compiled_only_where_that_is_worth_it(
     monkeypatch: pytest.MonkeyPatch, impatient: list[Any], worth: float
 ) -> None:
     asked: list[Any] = []
-    blended = anchored._blended
+    alternative = Problem.alternative
 
-    def watch(*arguments: Any) -> Any:
-        asked.append(blended(*arguments))
+    def watch(problem: Problem) -> Any:
+        asked.append(alternative(problem))
         return asked[-1]
 
     monkeypatch.setattr(anchored, "WORTH_COMPILING", worth)
-    monkeypatch.setattr(anchored, "_blended", watch)
+    monkeypatch.setattr(Problem, "alternative", watch)
     assert tb.estimate(MODEL, ROWS, **OPTIONS).converged
     assert len(asked) == (1 if worth == 0.0 else 0)
 

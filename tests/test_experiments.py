@@ -50,8 +50,7 @@ def test_the_literal_window_is_half_of_every_path():
 def test_recorded_paths_end_where_sampled_ones_do():
     """The figure's trajectories are the library's own paths: same draws, same Delta."""
     from tallbayes.estimator.ladder import Ladder
-    from tallbayes.estimator.levels import BLOCK_PATHS
-    from tallbayes.estimator.levels import sample_level
+    from tallbayes.estimator.levels import BLOCK_PATHS, sample_level
 
     this = runs.subject(problem.make_rows(100), Ladder(1 / 100, start_steps=4, added_steps=4))
     fine, coarse = coupled_paths.trajectories(this.problem, 2, BLOCK_PATHS)

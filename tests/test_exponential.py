@@ -12,11 +12,11 @@ from scenarios import gaussian_posterior, gaussian_rows
 import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.errors import MethodError
+from tallbayes.estimator.levels import sample_level
 from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.gradients import whitened_remainder
-from tallbayes.estimator.levels import sample_level
 from tallbayes.sampler.levels import _sample, make_problem
 from tallbayes.sampler.paths import Plan, make_inputs
 

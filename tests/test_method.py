@@ -8,7 +8,7 @@ from scenarios import gaussian_rows
 import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.experiments.problem import make_rows
-from tallbayes.methods.parts import ladder_at
+from tallbayes.methods.ladders import ladder_at
 from tallbayes.setup.preparation import check_data, prepare
 from tallbayes.setup.quantities import make_estimands
 

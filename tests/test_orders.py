@@ -9,6 +9,7 @@ Every path is read twice, at its end and over its window, and several blocks go 
 paths as `sample_level` takes, for less than half the time.
 """
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -17,12 +18,11 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.estimator.levels import BLOCK_PATHS, Stream
+from tallbayes.estimator.levels import BLOCK_PATHS, Stream, sample_level
 from tallbayes.experiments import problem, runs
 from tallbayes.programs.compilation import compiled
 from tallbayes.sampler import paths
-from tallbayes.estimator.levels import sample_level
-from tallbayes.sampler.levels import _level_block, _schedule
+from tallbayes.sampler.levels import _level_block, schedule_of
 from tallbayes.sampler.randomness import seed_words
 from tallbayes.workers.executors import default_executor
 
@@ -55,7 +55,9 @@ def differences(this, level, call):
     with jax.enable_x64(True):
         labels = np.array([int(Stream.LEVEL), level], np.uint32)
         firsts = np.uint32(BLOCK_PATHS) * (np.uint32(BLOCKS_A_CALL * call) + np.arange(BLOCKS_A_CALL, dtype=np.uint32))
-        found = compiled(blocks)(this.plan, this.inputs, _schedule(this, level), seed_words(this.seed), labels, firsts)
+        found = compiled(blocks)(
+            this.plan, this.inputs, schedule_of(this, level), seed_words(this.seed), labels, firsts
+        )
         return np.asarray(found, np.float64).reshape(-1, 2)
 
 
@@ -90,7 +92,7 @@ def test_these_are_the_paths_that_sample_level_takes():
     for window_steps, column in ((0, 0), (WINDOW, 1)):
         this = subject(tb.Taylor(10), tb.Antithetic(), ladder())
         for level in (0, 2):
-            alone = sample_level(this.with_ladder(ladder(window_steps=window_steps)), level, 1)
+            alone = sample_level(replace(this, ladder=ladder(window_steps=window_steps)), level, 1)
             mine = differences(this, level, 0)[BLOCK_PATHS : 2 * BLOCK_PATHS, column]
             assert alone.delta.mean[0] == pytest.approx(mine.mean(), rel=1e-3, abs=1e-8)
             assert alone.delta.variance[0] == pytest.approx(mine.var(ddof=1), rel=1e-3)

@@ -13,13 +13,12 @@ import pytest
 
 import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
-from tallbayes.estimator.levels import Stream
+from tallbayes.estimator.levels import Stream, sample_level
 from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.draws import STRETCH, gather, pick
-from tallbayes.estimator.levels import sample_level
-from tallbayes.sampler.levels import _schedule, make_problem
+from tallbayes.sampler.levels import make_problem, schedule_of
 from tallbayes.sampler.paths import Plan, make_drawer, sample_path
 from tallbayes.sampler.randomness import path_key, seed_words
 
@@ -156,7 +155,7 @@ def test_paths_are_what_the_equations_say(gradient, coupling):
             for level in (0, 1, 2):
                 key = path_key(seed_words(SEED), int(Stream.LEVEL), level, PATH)
                 end = jax.jit(sample_path, static_argnums=0)(
-                    problem.plan, problem.inputs, _schedule(problem, level), key
+                    problem.plan, problem.inputs, schedule_of(problem, level), key
                 )
                 np.testing.assert_allclose(end.delta, replay(problem, anchor, level), rtol=1e-9, atol=1e-12)
 

@@ -5,9 +5,7 @@ fixed numbers; what is left of the estimate without its random tail is the negat
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,20 +13,16 @@ from scenarios import gaussian_posterior, gaussian_rows, logistic_rows
 
 import tallbayes as tb
 from tallbayes.errors import MethodError
-from tallbayes.estimation import estimate as estimation
-from tallbayes.estimator import adaptive as multilevel
 from tallbayes.estimator import randomised
-from tallbayes.estimator.estimands import Estimands, Quantity
+from tallbayes.estimator.estimands import Tolerances
 from tallbayes.estimator.estimates import Status
-from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock
+from tallbayes.estimator.levels import BLOCK_PATHS
+from tallbayes.estimator.made_up import MadeUp, made_up_estimands
 from tallbayes.estimator.randomised import _tail_law, assess_randomised, prepare_randomised, run_randomised
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Budget, Run
-from tallbayes.estimator.tolerances import Tolerances
-from tallbayes.model.observables import Observables
-from tallbayes.moments import Moments
+from tallbayes.setup import centre
 from tallbayes.setup.preparation import check_data, prepare
-from tallbayes.structure import Structure
 
 # The law by which levels above the fixed ones are drawn.
 
@@ -60,53 +54,20 @@ def test_tail_probabilities_follow_the_pilots():
 # Made-up levels: Delta_l = 2^-l + 2^-l xi, so that the truth is 2.
 
 
-@dataclass(frozen=True)
-class MadeUp:
-    seed: int
-    mean: float = 0.5
-    sd: float = 0.5
-    stream: int = 0
-
-    pairs = ()
-    plan = SimpleNamespace(coupling=tb.Antithetic())
-
-    def for_tuning(self):
-        return MadeUp(self.seed, self.mean, self.sd, stream=2)
-
-    def evaluations(self, level):
-        return 2**level
-
-    def deltas(self, level, block):
-        rng = np.random.default_rng([self.seed, self.stream, level, block])
-        return self.mean**level + self.sd**level * rng.normal(size=(BLOCK_PATHS, 1))
-
-
-def sample_level(problem, level, block):
-    moments = Moments.of(problem.deltas(level, block))
-    return LevelBlock(moments, moments, moments, 0, 1.0, 0.0, BLOCK_PATHS * problem.evaluations(level))
-
-
-def made_up_run(monkeypatch, problem, tolerance=0.1, fixed_levels=1, **budget):
-    for module in (multilevel, randomised):
-        monkeypatch.setattr(module, "sample_level", sample_level)
-    monkeypatch.setattr(randomised, "sample_differences", lambda problem, level, block: problem.deltas(level, block))
-    zero, one = np.zeros(1), np.ones(1)
-    estimands = Estimands(
-        (Quantity("g", "expectation", 0, Structure.leaf(())),), Observables(False, ()), zero, one, zero
-    )
+def made_up_run(levels, tolerance=0.1, fixed_levels=1, **budget):
     goal = Tolerances("absolute_tolerance", (tolerance,), (1,))
     with ThreadPoolExecutor(1) as executor:
-        run = Run(problem, estimands, executor, lambda _: None, goal, Budget(**budget))
+        run = Run(levels, made_up_estimands(), executor, lambda _: None, goal, Budget(**budget))
         run.contraction = Contraction(0.1, 0.1, 1.0)
         this = prepare_randomised(run, fixed_levels)
         status, final = run_randomised(this)
     return status, final, this
 
 
-def test_unbiased_and_covered_on_known_levels(monkeypatch):
+def test_unbiased_and_covered_on_known_levels():
     """100 seeds: the mean z-score within 5 / sqrt(100) of 0 (a false alarm in 6e-7), RMSE at most the tolerance (beyond
     1.35 of it: 1e-6), and at least 83 of 100 intervals of 95% hold the truth (1e-5)."""
-    runs = [made_up_run(monkeypatch, MadeUp(seed), tolerance=0.15) for seed in range(100)]
+    runs = [made_up_run(MadeUp(seed), tolerance=0.15) for seed in range(100)]
     assert {status for status, *_ in runs} == {Status.converged}
     error = np.array([final.summary.value[0] - 2 for _, final, _ in runs])
     scale = np.array([final.standard_error[0] for _, final, _ in runs])
@@ -119,9 +80,9 @@ def test_unbiased_and_covered_on_known_levels(monkeypatch):
     assert abs(np.mean(alone / scale)) > 5
 
 
-def test_every_evaluation_is_counted(monkeypatch):
+def test_every_evaluation_is_counted():
     """Pilots of 128 paths on two levels more than the fixed ones, whole blocks below, single draws in the tail."""
-    _, _, this = made_up_run(monkeypatch, MadeUp(3), fixed_levels=2)
+    _, _, this = made_up_run(MadeUp(3), fixed_levels=2)
     pilots = 128 * (1 + 2 + 4 + 8)
     fixed = sum(state.samples * 2**level for level, state in enumerate(this.run.levels))
     tail = sum(int(count) * 2 ** (2 + k) for k, count in enumerate(this.tail.counts))
@@ -133,18 +94,18 @@ def test_every_evaluation_is_counted(monkeypatch):
     assert this.speculative == sum(int(n) * 2 ** (2 + k) for k, n in enumerate(blocks * BLOCK_PATHS - this.tail.counts))
 
 
-def test_levels_that_do_not_fall_fast_enough_are_refused(monkeypatch):
+def test_levels_that_do_not_fall_fast_enough_are_refused():
     """beta = 0.6 is refused, beta = 2 never."""
     for seed in range(20):
         with pytest.raises(MethodError, match=r"beta > gamma(.|\n)*tb\.Anchored"):
-            made_up_run(monkeypatch, MadeUp(seed, sd=2**-0.3), fixed_levels=3)
-        assert made_up_run(monkeypatch, MadeUp(seed), tolerance=0.5, fixed_levels=3)[0] is Status.converged
+            made_up_run(MadeUp(seed, sd=lambda l: 2 ** (-0.3 * l)), fixed_levels=3)
+        assert made_up_run(MadeUp(seed), tolerance=0.5, fixed_levels=3)[0] is Status.converged
 
 
 @pytest.mark.parametrize("evaluations", [1200, 2000, 5000])
-def test_a_budget_ends_in_a_status(monkeypatch, evaluations):
+def test_a_budget_ends_in_a_status(evaluations):
     """Within the fixed levels, before the tail is drawn, or in the middle of it."""
-    status, final, this = made_up_run(monkeypatch, MadeUp(1), tolerance=0.03, max_evaluations=evaluations)
+    status, final, this = made_up_run(MadeUp(1), tolerance=0.03, max_evaluations=evaluations)
     assert status is Status.max_evaluations
     assert this.run.evaluations <= evaluations * 1.1
     assert not final.standard_error[0] <= 0.03
@@ -189,7 +150,7 @@ def test_unbiased_on_a_posterior_known_by_quadrature(monkeypatch):
     """40 seeds, two components: mean z-scores within 5 / sqrt(40) of 0, a false alarm in 1e-6; fewer than 30 of 40
     hits of a 95% interval come once in 1e5 for one component."""
     # The set-up has nothing to do with the seed, and takes longer than all paths of a run.
-    monkeypatch.setattr(estimation, "find_centre", lambda *_: prepared())
+    monkeypatch.setattr(centre, "find_centre", lambda *_: prepared())
     results = [estimate(seed) for seed in range(40)]
     assert all(result.converged for result in results)
     error = np.array([result["mean"].value for result in results]) - exact_mean()
@@ -293,8 +254,8 @@ def test_what_it_is_made_of_is_checked():
     assert tb.Randomized is tb.Randomised
 
 
-def test_assessment_adds_the_errors_of_fixed_levels_and_tail(monkeypatch):
-    _, final, this = made_up_run(monkeypatch, MadeUp(5))
+def test_assessment_adds_the_errors_of_fixed_levels_and_tail():
+    _, final, this = made_up_run(MadeUp(5))
     again = assess_randomised(this)
     parts = [state.delta for state in this.run.levels] + [this.tail.drawn]
     error = np.sqrt(sum(part.variance / part.count for part in parts))

@@ -17,11 +17,11 @@ import tallbayes as tb
 from tallbayes.anchor import importance
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import find_anchor
+from tallbayes.estimator.levels import sample_contraction, sample_level
 from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import SHUFFLE_SEED, check_rows, make_table
 from tallbayes.sampler.gradients import centre_rows, row_terms, whitened_remainder
-from tallbayes.estimator.levels import sample_contraction, sample_level
 from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan, make_inputs
 
@@ -208,9 +208,9 @@ def test_the_batch_size_the_step_and_the_time_are_arguments(compilations):
     before = sample_level(first, 1, 0), sample_contraction(first, 0)
     compilations.clear()
     for this in (
-        first.with_batch_size(4),
-        first.with_batch_size(NUM_ROWS).with_ladder(tb.Ladder(0.125, 40, 40)),
-        first.with_ladder(tb.Ladder(0.5, 5, 7, window_steps=3)).for_tuning(),
+        first.with_choice(first.ladder, 4),
+        first.with_choice(tb.Ladder(0.125, 40, 40), NUM_ROWS),
+        replace(first, ladder=tb.Ladder(0.5, 5, 7, window_steps=3)).for_tuning(),
     ):
         after = sample_level(this, 2, 1), sample_contraction(this, 1, 3.0)
         assert after[0].evaluations == 32 * this.rows_per_gradient * this.ladder.path_steps(2, 2)

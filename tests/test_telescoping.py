@@ -18,12 +18,12 @@ import pytest
 import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.errors import MethodError
+from tallbayes.estimator.levels import sample_level
 from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.moments import merge_all
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler import paths
-from tallbayes.estimator.levels import sample_level
 from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.minibatch import distinct
 from tallbayes.sampler.paths import Plan
@@ -175,12 +175,12 @@ def test_control_coarse_path_that_starts_where_the_shift_has_led(monkeypatch):
     # A batch size of its own, so that no program compiled without the fault is reused; short paths remember.
     gradient = tb.Taylor(3)
     short = tb.Ladder(0.1 / gaussian.exact().precision, start_steps=2, added_steps=2)
-    assert worst_score(problem(gradient, tb.Antithetic()).with_ladder(short), gradient) > 8
+    assert worst_score(replace(problem(gradient, tb.Antithetic()), ladder=short), gradient) > 8
 
 
 def test_control_window_off_by_one():
     this = problem(tb.Full(), tb.Antithetic(), 4)
-    fine, _ = sampled(this.with_ladder(replace(this.ladder, window_steps=3)), blocks=768, num_levels=1)
+    fine, _ = sampled(replace(this, ladder=replace(this.ladder, window_steps=3)), blocks=768, num_levels=1)
     truth = gaussian.exact()
     moments = gaussian.second_moments(truth, tb.Full(), this.ladder.step(0), this.ladder.steps(0))
     assert np.abs(scores(fine[0], moments[-3:].mean())).max() < 5

@@ -21,13 +21,13 @@ import tallbayes as tb
 from tallbayes.anchor import importance
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import find_anchor
+from tallbayes.estimator.levels import sample_level
 from tallbayes.estimator.rates import consistency
 from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.moments import merge_all
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler import paths
-from tallbayes.estimator.levels import sample_level
 from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 
@@ -129,7 +129,7 @@ def test_levels_telescope_to_the_posterior(gradient, coupling, listed):
     levels = sampled(this)
     assert law_score(levels) < 5
     assert sum_score(levels) < 5
-    window = sampled(this.with_ladder(replace(LADDER, window_steps=2)), num_levels=3)
+    window = sampled(replace(this, ladder=replace(LADDER, window_steps=2)), num_levels=3)
     assert law_score(window) < 5
 
 
@@ -137,7 +137,7 @@ def test_differences_vary_less_and_less():
     """At end points and in windows; 512 paths tell 0.35 from 1 with certainty."""
     this = problem(tb.Taylor(1, tb.Blocks()))
     for ladder in (LADDER, replace(LADDER, window_steps=2)):
-        levels = sampled(this.with_ladder(ladder), num_levels=5, blocks=(16,) * 5)
+        levels = sampled(replace(this, ladder=ladder), num_levels=5, blocks=(16,) * 5)
         variance = np.array([delta.variance.sum() for delta, *_ in levels])
         assert np.all(variance[2:] < 0.6 * variance[1:-1])
 
@@ -160,7 +160,7 @@ def test_control_coarse_path_that_starts_where_the_shift_has_led(monkeypatch):
     monkeypatch.setattr(paths, "start_coarse", start_at_fine)
     this = problem(tb.Taylor(1, tb.Blocks()), dynamics=tb.Exponential(bound=2.2))
     short = tb.Ladder(first_step=0.25, start_steps=1, added_steps=2)
-    assert law_score(sampled(this.with_ladder(short), num_levels=3)) > 8
+    assert law_score(sampled(replace(this, ladder=short), num_levels=3)) > 8
 
 
 @dataclass(frozen=True)

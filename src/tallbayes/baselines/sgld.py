@@ -30,7 +30,7 @@ from tallbayes.baselines.chains import (
     wrap_up,
 )
 from tallbayes.errors import InputError, MethodError, explain
-from tallbayes.estimator.tolerances import resolve_tolerances
+from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.model.model import Model
 from tallbayes.sampler.couplings import Antithetic
 from tallbayes.sampler.draws import gather, pick
@@ -94,7 +94,7 @@ def sgld(
     """
     started = time.monotonic()
     counts = check_counts(steps, burn_in, chains, seed)
-    schedule = _schedule(step)
+    schedule = schedule_of(step)
     arrays = check_data(model, data)
     _require_gradient(gradient, len(jax.tree.leaves(arrays)[0]))
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
@@ -123,7 +123,7 @@ def sgld(
     )
 
 
-def _schedule(step: Any) -> np.ndarray:
+def schedule_of(step: Any) -> np.ndarray:
     """Scale, offset and power of h_k; a fixed step is the power 0."""
     if isinstance(step, Decreasing):
         return np.array([step.scale, step.offset, step.power])

@@ -1,1 +1,11 @@
-"""The door."""
+"""The door of `tb.estimate`: a question, checked once, and the walk to its result.
+
+question       what was asked, and what may be changed when it is asked again
+estimate       the door itself; a result whatever time there is
+walk           check, place, set up, plan, run: every package is entered once, in order
+interval_ends  more samples, for the ends of intervals
+conclusion     from a finished run to the result
+extension      the same walk with a known start
+outline        what is known where a run had to end before its first paths
+mode_answers   the same question at the other modes
+"""

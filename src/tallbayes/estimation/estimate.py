@@ -20,9 +20,9 @@ from tallbayes.estimation.mode_answers import Repeat, answer_modes
 from tallbayes.estimation.outline import blank, copy_of, outline
 from tallbayes.estimation.question import Accuracy, Question, check_intervals, check_seed, read_changes
 from tallbayes.estimation.walk import walk
+from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
-from tallbayes.estimator.tolerances import KINDS, check_tolerances
 from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.method import Method, check_method
 from tallbayes.model.model import Model

@@ -11,9 +11,9 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimation.conclusion import conclude
 from tallbayes.estimation.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.estimation.question import Accuracy, Changes, Question, read_changes
+from tallbayes.estimator.estimands import KINDS, resolve_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import Goal, Run
-from tallbayes.estimator.tolerances import KINDS, resolve_tolerances
 from tallbayes.methods.method import Finished
 from tallbayes.progress import reporter, teller
 from tallbayes.results.result import Result

@@ -19,9 +19,9 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.errors import TallbayesError
 from tallbayes.estimation.conclusion import regression_of
+from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.run import gaussian_summary
-from tallbayes.estimator.tolerances import resolve_tolerances
 from tallbayes.moments import Floats
 from tallbayes.results.result import Cost, Rates, Result
 from tallbayes.setup.known import Known

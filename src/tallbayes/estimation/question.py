@@ -13,9 +13,9 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.interval_ends import MOST_BYTES
+from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.estimator.run import KEPT_BYTES, Budget, budget_within
-from tallbayes.estimator.tolerances import KINDS, check_tolerances
 from tallbayes.methods.method import Method
 from tallbayes.model.model import Model
 from tallbayes.progress import Report

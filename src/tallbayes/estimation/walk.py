@@ -21,9 +21,9 @@ from tallbayes.estimation.extension import Answered
 from tallbayes.estimation.interval_ends import refine_ends
 from tallbayes.estimation.question import Question
 from tallbayes.estimator.decisions import Unrecorded
+from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
 from tallbayes.estimator.run import Run
-from tallbayes.estimator.tolerances import resolve_tolerances
 from tallbayes.methods.method import identity_of
 from tallbayes.model.model import Model
 from tallbayes.model.weights import weigh

@@ -6,19 +6,27 @@ standard deviation is not linear; its error is that of its linear part, by level
 
     sd = sqrt(m2 - m1^2),   (Delta2 - 2 m1 Delta1) / (2 sd),   m_k = E_Laplace + sum_l E Delta_k
 
-whose variance needs the covariance of Delta1 and Delta2, at the Laplace level as at every other.
+whose variance needs the covariance of Delta1 and Delta2, at the Laplace level as at every other. What RMSE is allowed
+for a component is asked for in one of three ways:
+
+    tolerance           a fraction of the posterior sd: of theta_j for "mean" and "sd", of g by Laplace otherwise
+    relative_tolerance  a fraction of |E g|
+    absolute_tolerance  in the quantity's own units
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tallbayes.errors import ToleranceError, explain
 from tallbayes.moments import Floats, Moments
 from tallbayes.structure import Structure
+
+KINDS = ("tolerance", "relative_tolerance", "absolute_tolerance")
 
 if TYPE_CHECKING:
     from tallbayes.model.observables import Observables
@@ -188,3 +196,50 @@ def _sd(estimands: Estimands, total: Floats) -> Floats:
     d = len(estimands.mode)
     least = (0.01 * estimands.laplace_sd[:d]) ** 2
     return np.sqrt(np.maximum(total[d : 2 * d] - total[:d] ** 2, least))
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """A kind and a size for every quantity; calling it with a summary gives the RMSE by component."""
+
+    kind: str
+    sizes: tuple[float, ...]
+    lengths: tuple[int, ...]
+
+    def __call__(self, summary: Summary) -> Floats:
+        sizes = np.repeat(self.sizes, self.lengths)
+        if self.kind == "tolerance":
+            return sizes * summary.scale
+        if self.kind == "relative_tolerance":
+            return sizes * np.abs(summary.value)
+        return sizes
+
+
+def check_tolerances(given: Mapping[str, Any]) -> tuple[str, Any]:
+    """Exactly one kind, positive and finite; returns it with its size or sizes."""
+    present = {kind: size for kind, size in given.items() if size is not None}
+    if len(present) != 1:
+        raise ToleranceError(
+            explain(
+                "exactly one of tolerance, relative_tolerance and absolute_tolerance",
+                " and ".join(present) or "none",
+                "tolerance=0.01 for an error of 1% of a posterior sd",
+            )
+        )
+    (kind, size), *_ = present.items()
+    if isinstance(size, Mapping) and not size:
+        raise ToleranceError(explain(f"a {kind} for each quantity", "an empty dict", "one number for all of them"))
+    for each in size.values() if isinstance(size, Mapping) else [size]:
+        number = isinstance(each, int | float | np.number) and not isinstance(each, bool)
+        if not number or not 0 < each < np.inf:
+            raise ToleranceError(explain(f"{kind} > 0", repr(each), "0.01; an exact answer would cost infinitely much"))
+    return kind, size
+
+
+def resolve_tolerances(kind: str, size: Any, estimands: Estimands) -> Tolerances:
+    """Give every quantity its size."""
+    names = [quantity.name for quantity in estimands.quantities]
+    if isinstance(size, Mapping) and set(size) != set(names):
+        raise ToleranceError(explain(f"a {kind} for each of {names}", f"{sorted(size)}", "one number for all of them"))
+    sizes = tuple(float(size[name] if isinstance(size, Mapping) else size) for name in names)
+    return Tolerances(kind, sizes, tuple(q.structure.size for q in estimands.quantities))

@@ -1,6 +1,6 @@
 """Made-up levels: samples drawn from a law that is chosen, so that the truth is known and nothing is compiled.
 
-    Delta_l = mean_l + s(h_0, n) sd_l xi,   fine_l = sum_{k <= l} mean_k + xi',   coarse_l as fine_{l-1} but for an offset
+    Delta_l = m(h_0, n) mean_l + s(h_0, n, w) sd_l xi,   fine_l = sum_{k <= l} mean_k + xi',   coarse_l as fine_{l-1}
 
 They implement `Levels`, for studies of the estimator itself: allocation, bias, tuning, the random tail, a thousand
 workers. Block b of a level is a function of seed, stream, level and b, as everywhere.
@@ -40,6 +40,10 @@ def never(first_step: float, batch_size: int) -> float:
     return 0.0
 
 
+def whole(window: float) -> float:
+    return 1.0
+
+
 def doubled(level: int) -> int:
     return int(2**level)
 
@@ -51,27 +55,47 @@ def by_steps(levels: MadeUp, level: int) -> int:
 
 @dataclass(frozen=True)
 class MadeUp:
-    """One observable by level; `scale`, `strained` and `rate` (of contraction) are functions of (h_0, n), and `cost` of
-    the level, or None to count steps."""
+    """One observable, with its mean and sd by level, and how far coarse paths are off, if they are to be.
+
+    Functions of (h_0, n) are what means and variances are multiplied by, the share of strained steps, the number of
+    paths that are not finite, and the rate of contraction; of a window's length, what it leaves of a variance. `cost`
+    is by level, or None to count steps. Where the batch is `fixed`, no other can be chosen.
+    """
 
     seed: int = 0
     mean: Callable[[int], float] = halved
     sd: Callable[[int], float] = halved
     noise: Callable[[np.random.Generator, tuple[int, ...]], Floats] = gaussian
     offset: float = 0.0
-    scale: Callable[[float, int], float] = one
+    bias: Callable[[float, int], float] = one
+    variance: Callable[[float, int], float] = one
     strained: Callable[[float, int], float] = never
+    nonfinite: Callable[[float, int], float] = never
     rate: Callable[[float, int], float] = one
+    averaged: Callable[[float], float] = whole
     cost: Callable[[int], int] | None = doubled
     ladder: Ladder = Ladder(1.0)
     batch_size: int = 1
     largest_batch: int = 1000
     variance_rate: float = 2.0
+    fixed: bool = False
     stream: Stream = Stream.LEVEL
 
-    dimension = num_coarse = 1
-    pairs: Pairs = ()
-    is_alternative = False
+    @property
+    def dimension(self) -> int:
+        return 1
+
+    @property
+    def num_coarse(self) -> int:
+        return 2
+
+    @property
+    def pairs(self) -> Pairs:
+        return ()
+
+    @property
+    def is_alternative(self) -> bool:
+        return False
 
     @property
     def rows_per_gradient(self) -> int:
@@ -96,14 +120,17 @@ class MadeUp:
 
     def sample(self, level: int, block: int) -> LevelBlock:
         delta, fine, coarse = self._drawn(level, block)
-        spent, strained = BLOCK_PATHS * self.evaluations(level), self.strained(*self._pair)
-        return LevelBlock(Moments.of(delta), Moments.of(fine), Moments.of(coarse), 0, 1.0, strained, spent)
+        sides = Moments.of(delta), Moments.of(fine), Moments.of(coarse)
+        trouble = int(self.nonfinite(*self._pair)), 1.0, self.strained(*self._pair)
+        return LevelBlock(*sides, *trouble, BLOCK_PATHS * self.evaluations(level))
 
     def _drawn(self, level: int, block: int) -> tuple[Floats, Floats, Floats]:
         rng, shape = np.random.default_rng([self.seed, int(self.stream), level, block]), (BLOCK_PATHS, 1)
         below = sum(self.mean(l) for l in range(level))
         fine = rng.normal(size=shape) + below + self.mean(level)
-        delta = self.mean(level) + self.scale(*self._pair) * self.sd(level) * self.noise(rng, shape)
+        left = self.averaged(self.ladder.window_steps * self.ladder.first_step)
+        scale = np.sqrt(self.variance(*self._pair) * left) * self.sd(level)
+        delta = self.bias(*self._pair) * self.mean(level) + scale * self.noise(rng, shape)
         return delta, fine, rng.normal(size=shape) + below + self.offset
 
     def contract(self, block: int, spread: float = 1.0) -> Floats:
@@ -112,7 +139,7 @@ class MadeUp:
         return start * np.exp(-2 * self.rate(*self._pair) * times)
 
     def with_choice(self, ladder: Ladder, batch_size: int) -> MadeUp:
-        return replace(self, ladder=ladder, batch_size=batch_size)
+        return replace(self, ladder=ladder, batch_size=self.batch_size if self.fixed else batch_size)
 
     def for_tuning(self) -> MadeUp:
         return replace(self, stream=Stream.TUNING)

@@ -24,7 +24,7 @@ from tallbayes.experiments.runs import subject
 from tallbayes.experiments.store import Piece
 from tallbayes.sampler.draws import STRETCH, gather, pick
 from tallbayes.sampler.gradients import Inputs
-from tallbayes.sampler.levels import Problem, _schedule
+from tallbayes.sampler.levels import Problem, schedule_of
 from tallbayes.sampler.paths import Plan, Schedule, make_drawer, make_expand, make_step
 from tallbayes.sampler.randomness import path_key, seed_words
 
@@ -71,7 +71,7 @@ def trajectories(problem: Problem, level: int, paths: int) -> tuple[np.ndarray, 
         keys = jax.vmap(lambda path: path_key(jnp.asarray(seed_words(problem.seed)), int(Stream.LEVEL), level, path))(
             jnp.arange(paths, dtype=jnp.uint32)
         )
-        out = _record(problem.plan, steps, problem.inputs, _schedule(problem, level), keys)
+        out = _record(problem.plan, steps, problem.inputs, schedule_of(problem, level), keys)
         fine, coarse = (np.asarray(part, np.float64) for part in out)
     return fine.swapaxes(0, 1), coarse.swapaxes(0, 1)
 

@@ -11,11 +11,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from tallbayes.estimator.adaptive import run_multilevel
-from tallbayes.estimator.estimands import Estimands
+from tallbayes.estimator.estimands import Estimands, resolve_tolerances
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.levels import BLOCK_PATHS, sample_level
 from tallbayes.estimator.run import Budget, Run
-from tallbayes.estimator.tolerances import resolve_tolerances
 from tallbayes.experiments.problem import Rows, batch_size
 from tallbayes.model import families
 from tallbayes.moments import Moments, merge_all

@@ -17,9 +17,9 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.estimate import estimate
 from tallbayes.estimation.outline import blank
+from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
-from tallbayes.estimator.tolerances import KINDS, check_tolerances
 from tallbayes.formula.formula import Design, build_design
 from tallbayes.formula.streaming import StoredDesign, build_stored_design
 from tallbayes.formula.units import in_own_units

@@ -1,1 +1,7 @@
-"""Programs: functions as values, compiled once, kept on disk, and a canary for the compiler."""
+"""Programs: functions as values, compiled once and ahead of need.
+
+identity      two functions that compute the same thing are the same thing
+compilation   jit with a static first argument; the second caller waits for the first
+canary        one small sum with a known answer, before jaxlib is trusted with any other
+disk_cache    programs of an earlier command are read instead of compiled again
+"""

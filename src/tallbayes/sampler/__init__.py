@@ -1,1 +1,12 @@
-"""The sampler: below the waist, coupled paths in JAX."""
+"""The sampler: below the waist, pure JAX. It knows no tolerance, and implements `estimator.levels.Levels`.
+
+roles         what a sampling law, a gradient, a dynamics and a coupling must have
+randomness    words into normals and integers
+minibatch     laws of n rows out of N
+draws         noise and batches of a stretch of steps, drawn first
+gradients     five estimators in one equation
+dynamics      one step, with its noise as an argument
+couplings     which batches coarse paths see
+paths         one sample of a level, for every combination of these
+levels        blocks of 32 samples, compiled
+"""

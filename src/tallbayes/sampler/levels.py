@@ -214,7 +214,7 @@ def compile_ahead(plan: Plan, table: Table, diagonal: bool) -> list[Callable[[],
 
 
 def _no_steps_level(problem: Problem) -> None:
-    nothing = _schedule(problem, 0)._replace(solo_steps=np.int32(0), joint_steps=np.int32(0))
+    nothing = schedule_of(problem, 0)._replace(solo_steps=np.int32(0), joint_steps=np.int32(0))
     _run_level(problem, nothing, 0, 0)
 
 
@@ -231,7 +231,7 @@ def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -
 
 
 def _sample(problem: Problem, level: int, block: int) -> list[Floats]:
-    return _run_level(problem, _schedule(problem, level), level, block)
+    return _run_level(problem, schedule_of(problem, level), level, block)
 
 
 def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> list[Floats]:
@@ -247,12 +247,12 @@ def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> 
 def program_digest(problem: Problem) -> str:
     """Of the lowered text of the program of a level: what its parts compute, whatever they are called."""
     with jax.enable_x64(True):
-        schedule, labels = _schedule(problem, 0), np.zeros(2, np.uint32)
+        schedule, labels = schedule_of(problem, 0), np.zeros(2, np.uint32)
         arguments = problem.plan, problem.inputs, schedule, seed_words(0), labels, np.uint32(0)
         return sha256(compiled(_level_block).jitted.lower(*arguments).as_text().encode()).hexdigest()[:16]
 
 
-def _schedule(problem: Problem, level: int) -> Schedule:
+def schedule_of(problem: Problem, level: int) -> Schedule:
     ladder = problem.ladder
     stops, stride = ladder.stops(MOST_STOPS)
     return Schedule(

@@ -18,8 +18,7 @@ from tallbayes.anchor.probing import make_probe
 from tallbayes.anchor.recentring import find_mode_or_balance
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, InputError, ModelError, explain
-from tallbayes.estimator.estimands import Estimands
-from tallbayes.estimator.tolerances import Tolerances
+from tallbayes.estimator.estimands import Estimands, Tolerances
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.weights import WEIGHT, require_weights, weighted
 from tallbayes.programs.canary import require_sound

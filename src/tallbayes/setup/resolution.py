@@ -16,8 +16,7 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.gaussian_level import observed_values
-from tallbayes.estimator.estimands import Estimands, Summary
-from tallbayes.estimator.tolerances import Tolerances
+from tallbayes.estimator.estimands import Estimands, Summary, Tolerances
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.setup.quantities import LAPLACE_DRAWS

@@ -1,1 +1,9 @@
-"""Views of a result."""
+"""Views of a result: for a terminal, a notebook, other programs, and people who have not run anything.
+
+text          quantities, levels, cost, status
+summary       the answer in brief
+document      one JSON document
+notebook      small HTML tables
+plots         intervals beside one another
+report        one page that needs nothing else
+"""
