@@ -23,8 +23,8 @@ from lines import describe_commit
 from peers import posteriors
 
 import tallbayes as tb
+from tallbayes.threads import num_cores
 from tallbayes.views.text import table
-from tallbayes.workers.executors import num_workers
 
 RESULTS = Path(__file__).parent / "results" / "far_from_gaussian.json"
 PROBLEM, TOLERANCE, SEEDS = "non-gaussian", 0.01, range(1, 9)
@@ -51,7 +51,7 @@ class Around(ThreadPoolExecutor):
 
 
 def call(model: tb.Model, rows: Any, method: Any, seed: int) -> dict[str, Any]:
-    with Around(num_workers()) as around:
+    with Around(num_cores()) as around:
         started, processor = time.perf_counter(), time.process_time()
         result = tb.estimate(model, rows, tolerance=TOLERANCE, seed=seed, method=method, executor=around)
         seconds, spent = time.perf_counter() - started, time.process_time() - processor

@@ -22,8 +22,9 @@ from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 from tallbayes.setup.preparation import check_data, prepare
 from tallbayes.setup.quantities import make_estimands
+from tallbayes.threads import num_cores
 from tallbayes.views.text import table
-from tallbayes.workers.executors import default_executor, in_order, num_workers
+from tallbayes.workers.executors import default_executor, in_order
 
 LAWS = (tb.WithReplacement(), tb.WithoutReplacement(), tb.Blocks())
 SIZES = (10_000, 2_000_000)
@@ -59,7 +60,7 @@ def runner(this: Any, law: Any, batch_size: int) -> tuple[Any, int]:
     def run() -> None:
         with default_executor() as executor:
             tasks = ((problem, LEVEL, block) for block in range(PATHS // BLOCK_PATHS))
-            for _ in in_order(executor, sample_level, tasks, ahead=4 * num_workers()):
+            for _ in in_order(executor, sample_level, tasks, ahead=4 * num_cores()):
                 pass
 
     return run, PATHS * problem.evaluations(LEVEL)

@@ -32,8 +32,9 @@ from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 from tallbayes.setup.preparation import check_data, prepare
 from tallbayes.setup.quantities import make_estimands
+from tallbayes.threads import num_cores
 from tallbayes.views.text import table
-from tallbayes.workers.executors import default_executor, in_order, num_workers
+from tallbayes.workers.executors import default_executor, in_order
 
 NUM_ROWS = 10_000
 DIMENSIONS = (3, 20)
@@ -91,7 +92,7 @@ def level_runner(model: tb.Model, rows: Any, batch_size: int, chains: int) -> tu
     def run() -> None:
         with default_executor() as executor:
             tasks = ((problem, LEVEL, block) for block in range(blocks))
-            for _ in in_order(executor, sample_level, tasks, ahead=4 * num_workers()):
+            for _ in in_order(executor, sample_level, tasks, ahead=4 * num_cores()):
                 pass
 
     items = chains * problem.evaluations(LEVEL)
@@ -169,7 +170,7 @@ def main() -> None:
     print("nanoseconds per data item (and per path-step, last three columns)\n")
     print(show(rows))
     versions = {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "blackjax")}
-    settings = {"num_rows": NUM_ROWS, "level": LEVEL, "rounds": ROUNDS, "cores": num_workers()}
+    settings = {"num_rows": NUM_ROWS, "level": LEVEL, "rounds": ROUNDS, "cores": num_cores()}
     document = {
         "settings": settings,
         "versions": versions,

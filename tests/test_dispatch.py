@@ -19,8 +19,9 @@ import pytest
 import tallbayes as tb
 from tallbayes.estimator.estimates import Status
 from tallbayes.moments import Moments, merge_all
+from tallbayes.threads import num_cores
 from tallbayes.workers.dispatch import SHARES, Dispatcher, ahead, first_arrival, rank
-from tallbayes.workers.executors import capacity_of, num_workers, runs_elsewhere
+from tallbayes.workers.executors import capacity_of, runs_elsewhere
 
 
 class Virtual:
@@ -365,7 +366,7 @@ def test_ranks_and_places():
     with ThreadPoolExecutor(3) as pool:
         assert capacity_of(pool) == 3
         assert not runs_elsewhere(pool)
-    assert capacity_of(object()) == num_workers()
+    assert capacity_of(object()) == num_cores()
     assert capacity_of(Virtual(7)) == 7
     assert runs_elsewhere(Virtual(7))
 

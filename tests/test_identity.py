@@ -128,7 +128,7 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list that grows by one whenever a function is traced to find out what it computes; nothing is known before."""
     seen: list[Any] = []
     plain = identity._twice
-    monkeypatch.setattr(identity, "_twice", lambda trace: (seen.append(trace), plain(trace))[1])
+    monkeypatch.setattr(identity, "_twice", lambda call, trace: (seen.append(trace), plain(call, trace))[1])
     monkeypatch.setattr(identity, "_KNOWN", {})
     return seen
 

@@ -9,6 +9,8 @@ such danger.
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import cache, partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -25,6 +28,30 @@ NAME = "tallbayes"
 _busy: set[threading.Thread] = set()
 _kept: set[threading.Thread] = set()
 _leaving = threading.Event()
+
+
+def num_cores() -> int:
+    """Cores that this process may use: those it is bound to, and no more than its container is given.
+
+    >>> num_cores() >= 1
+    True
+    """
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(bound, int(_container_cores())))
+
+
+@cache
+def _container_cores(root: Path = Path("/sys/fs/cgroup")) -> float:
+    """Processor time a second that control groups allow, of either version; infinite where they say nothing."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        except OSError:
+            return sys.maxsize
+    limited = quota != "max" and int(quota) > 0
+    return max(1.0, int(quota) / int(period)) if limited else sys.maxsize
 
 
 @contextmanager

@@ -9,12 +9,22 @@ its diagonal alone, held as a vector: a valid whitening, but correlations are lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from tallbayes.moments import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """Roots and inverses of an anchor's matrices, which another number of threads may round otherwise."""
+
+    factor: Floats
+    whitening: Floats
+    mismatch: Floats | None
+    covariance: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +34,7 @@ class Anchor:
     `gradient` is that of the log posterior at the mode, `passes` the rows read to find it, in units of N.
     Where `precision` is a vector, `likelihood_hessian` is None. Where an anchor was recentred, `mode` is the mean of a
     Gaussian that is right on average, `precision` its own, and `hessian` minus that of the log posterior there; where
-    no climb reached a mode, `has_mode` is false.
+    no climb reached a mode, `has_mode` is false. `derived` is what was computed from these where that is known.
     """
 
     mode: Floats
@@ -37,6 +47,12 @@ class Anchor:
     gradient: Floats
     hessian: Floats | None = None
     has_mode: bool = True
+    derived: Derived | None = field(default=None, repr=False, metadata={"kept": False})
+
+    def with_derived(self) -> Anchor:
+        """The same to the bit wherever it is taken."""
+        parts = self.factor, self.whitening, self.mismatch, self.covariance
+        return replace(self, derived=Derived(*parts))
 
     @property
     def recentred(self) -> bool:
@@ -62,16 +78,22 @@ class Anchor:
     @cached_property
     def factor(self) -> Floats:
         """Lower Cholesky factor of H; its diagonal, where H is one."""
+        if self.derived is not None:
+            return self.derived.factor
         return np.sqrt(self.precision) if self.is_diagonal else np.linalg.cholesky(self.precision)
 
     @cached_property
     def whitening(self) -> Floats:
         """W with W W^T = H^-1: the inverse transpose of the factor, or its diagonal."""
+        if self.derived is not None:
+            return self.derived.whitening
         return 1 / self.factor if self.is_diagonal else np.ascontiguousarray(np.linalg.inv(self.factor).T)
 
     @cached_property
     def mismatch(self) -> Floats | None:
         """I - W^T H' W, H' minus the Hessian of the log posterior at the centre; None where H' is H."""
+        if self.derived is not None:
+            return self.derived.mismatch
         if self.hessian is None:
             return None
         return np.eye(len(self.mode)) - self.whitening.T @ self.hessian @ self.whitening
@@ -79,6 +101,8 @@ class Anchor:
     @cached_property
     def covariance(self) -> Floats:
         """H^-1; its diagonal, where H is one."""
+        if self.derived is not None:
+            return self.derived.covariance
         return self.whitening**2 if self.is_diagonal else self.whitening @ self.whitening.T
 
     @cached_property

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 import jax
@@ -44,18 +44,20 @@ def identify(call: Callable[..., Any], *examples: Any, derivatives: bool = False
     derivative rule leaves no trace in the lowered function itself.
     """
 
-    isolated = _isolated(call)
+    isolated = Isolated(call)
 
-    def lowered(*arguments: Any) -> Any:
-        if not derivatives:
-            return isolated(*arguments)
-        first, *rest = arguments
-        gradient = jax.value_and_grad(lambda theta: jnp.sum(isolated(theta, *rest)))
-        return jax.jvp(gradient, (first,), (first,))
+    def text(arguments: Any) -> str:
+        def lowered(*arguments: Any) -> Any:
+            if not derivatives:
+                return isolated(*arguments)
+            first, *rest = arguments
+            gradient = jax.value_and_grad(lambda theta: jnp.sum(isolated(theta, *rest)))
+            return jax.jvp(gradient, (first,), (first,))
+
+        return jax.jit(lowered).lower(*arguments).as_text()
 
     def fingerprint(arguments: Any) -> str:
-        text = _twice(lambda: jax.jit(lowered).lower(*arguments).as_text())
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(_twice(isolated, partial(text, arguments)).encode()).hexdigest()
 
     with jax.enable_x64(True):
         arguments = jax.tree.map(_abstract64, examples)
@@ -72,7 +74,8 @@ def output_of(call: Callable[..., Any], *examples: Any) -> Any:
     """Shapes and types that `call` returns on arguments shaped like `examples`."""
 
     def shapes(arguments: Any) -> Any:
-        return _twice(lambda: jax.eval_shape(lambda *each: call(*each), *arguments))
+        isolated = Isolated(call)
+        return _twice(isolated, lambda: jax.eval_shape(lambda *each: isolated.call(*each), *arguments))
 
     with jax.enable_x64(True):
         return _once("shapes", False, call, jax.tree.map(_abstract64, examples), shapes)
@@ -130,32 +133,64 @@ def _is_own(module: str, names: dict[str, Any] | None = None) -> bool:
     return names is None or names is vars(sys.modules[module])
 
 
-def _isolated(call: Callable[..., Any]) -> Callable[..., Any]:
+class Isolated:
     """The same function on copies of its NumPy constants.
 
     JAX 0.10 keeps one typed copy of a NumPy constant for as long as any trace holds it: a float64 copy inside
     our compiled paths would break every 32-bit call its owner makes later.
     """
 
-    def isolated(*arguments: Any) -> Any:
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+
+    def __call__(self, *arguments: Any) -> Any:
         # A new function each time, so that no cache holds on to its trace.
-        closed, shape = jax.make_jaxpr(lambda *each: call(*each), return_shape=True)(*arguments)
+        closed, shape = jax.make_jaxpr(lambda *each: self.call(*each), return_shape=True)(*arguments)
         constants = [np.array(each) if isinstance(each, np.ndarray) else each for each in closed.consts]
         leaves = jax.core.eval_jaxpr(closed.jaxpr, constants, *jax.tree.leaves(arguments))
         return jax.tree.unflatten(jax.tree.structure(shape), leaves)
 
-    return isolated
 
-
-def _twice(trace: Callable[[], Any]) -> Any:
-    """Trace, once more with JAX's caches cleared where the owner's own 32-bit traces got in the way."""
+def _twice(isolated: Isolated, trace: Callable[[], Any]) -> Any:
+    """Trace, once more by a copy of the function where its owner's own 32-bit traces got in the way."""
     try:
         return trace()
     except (TypeError, ValueError):
-        pass
-    # Outside the handler: the traceback itself would keep the constants of the failed trace alive.
-    jax.clear_caches()  # type: ignore[no-untyped-call]
+        isolated.call = with_own_constants(isolated.call, {})
     return trace()
+
+
+def with_own_constants(part: Any, known: dict[int, Any]) -> Any:
+    """A function, and whatever it closes over, with copies of all arrays in it; what cannot be copied stays."""
+    if id(part) in known:
+        return known[id(part)]
+    if isinstance(part, FunctionType) and part.__module__.partition(".")[0] not in ("jax", "numpy"):
+        copy = known[id(part)] = FunctionType(
+            part.__code__, dict(part.__globals__), part.__name__, part.__defaults__, _copied_cells(part)
+        )
+        copy.__kwdefaults__ = part.__kwdefaults__
+        for cell, theirs in zip(copy.__closure__ or (), part.__closure__ or (), strict=True):
+            cell.cell_contents = with_own_constants(theirs.cell_contents, known)
+        for name in part.__code__.co_names:
+            if isinstance(part.__globals__.get(name), np.ndarray | FunctionType):
+                copy.__globals__[name] = with_own_constants(part.__globals__[name], known)
+        return copy
+    if isinstance(part, np.ndarray):
+        return part.copy()
+    if isinstance(part, partial):
+        first, *rest = (with_own_constants(each, known) for each in (part.func, *part.args))
+        return partial(first, *rest, **{name: with_own_constants(each, known) for name, each in part.keywords.items()})
+    if type(part) in (list, tuple):
+        return type(part)(with_own_constants(each, known) for each in part)
+    if type(part) is dict:
+        return {key: with_own_constants(each, known) for key, each in part.items()}
+    # A function that its owner has compiled is traced anew.
+    wrapped = getattr(part, "__wrapped__", None)
+    return part if wrapped is None or isinstance(part, type) else with_own_constants(wrapped, known)
+
+
+def _copied_cells(part: FunctionType) -> tuple[CellType, ...] | None:
+    return None if part.__closure__ is None else tuple(CellType() for _ in part.__closure__)
 
 
 def _abstract64(leaf: Any) -> jax.ShapeDtypeStruct:

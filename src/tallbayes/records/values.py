@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from io import BytesIO
 from typing import Any
 
@@ -17,7 +18,8 @@ from tallbayes.estimator.rates import Contraction
 
 
 def all_fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
+    """But for those that say they are not kept."""
+    return {each.name: getattr(value, each.name) for each in fields(value) if each.metadata.get("kept", True)}
 
 
 class Codec:

@@ -25,6 +25,7 @@ import numpy as np
 
 from tallbayes.errors import TableError, explain
 from tallbayes.rows.table import CHUNK_ROWS, MAX_THREADS, Table, capacity_for
+from tallbayes.threads import num_cores
 
 FORMAT = "tallbayes table 1"
 HEADER = "table.json"
@@ -278,7 +279,7 @@ def _verify(stored: Stored) -> None:
 def _digests(stored: Stored, field: Field) -> tuple[str, ...]:
     """SHA-256 of every chunk of rows, on threads."""
     chunks = range(0, stored.capacity, CHUNK_ROWS)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as threads:
+    with ThreadPoolExecutor(min(num_cores(), MAX_THREADS)) as threads:
         tasks = [threads.submit(_digest, stored.path / field.file, start * field.row_bytes, field) for start in chunks]
         return tuple(task.result() for task in tasks)
 

@@ -7,7 +7,6 @@ one copy go block by block, on as many threads as there are cores: nothing else 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 
 from tallbayes.errors import DataError, explain
+from tallbayes.threads import num_cores
 
 TILE_ROWS = 256
 CHUNK_ROWS = 2**18
@@ -149,7 +149,7 @@ def _by_blocks(task: Callable[[int, int], Any], array: np.ndarray) -> list[Any]:
     stops = [min(start + size, len(array)) for start in starts]
     if len(starts) < 4:
         return list(map(task, starts, stops))
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS)) as threads:
+    with ThreadPoolExecutor(min(num_cores(), MAX_THREADS)) as threads:
         return list(threads.map(task, starts, stops))
 
 

@@ -6,7 +6,6 @@ waits for them stops when the time of its watch is over.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -14,18 +13,13 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol
 
-from tallbayes.threads import Threads
+from tallbayes.threads import Threads, num_cores
 from tallbayes.watch import wait
-
-
-def num_workers() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_executor() -> Threads:
     """Threads of this process, one a core; compiled paths do not hold the interpreter's lock."""
-    return Threads(num_workers())
+    return Threads(num_cores())
 
 
 class Watched:
@@ -55,7 +49,7 @@ class Watched:
 def capacity_of(executor: Executor) -> int:
     """How many tasks it can run at once, as far as it tells; workers may join and leave, so this is for now."""
     ask = getattr(executor, "capacity", None)
-    return max(1, int(ask() if ask is not None else getattr(executor, "_max_workers", num_workers())))
+    return max(1, int(ask() if ask is not None else getattr(executor, "_max_workers", num_cores())))
 
 
 def runs_elsewhere(executor: Executor) -> bool:

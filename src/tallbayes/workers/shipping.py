@@ -196,7 +196,7 @@ def pack(ground: Any, folder: Path) -> Parcel:
         light = replace(light, listing=_listing_at(ground.listing))
     if hasattr(ground, "anchor"):
         # Roots of matrices differ by rounding between machines: those of this one travel.
-        _ = ground.anchor.whitening, ground.anchor.mismatch
+        light = replace(light, anchor=ground.anchor.with_derived())
     with jax.enable_x64(True):
         content = _cloudpickle().dumps(light)
     name = sha256(content).hexdigest()
