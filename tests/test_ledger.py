@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ import pytest
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
-from tallbayes.estimator.levels import LevelBlock
+from tallbayes.estimator.levels import LevelBlock, read_block, write_block
 from tallbayes.moments import Moments
 from tallbayes.records.ledger import Ledger, merge_ledgers, open_ledger
-from tallbayes.records.tasks import read_block, write_block
 
 ROWS = logistic_rows(300, (0.5, -0.5, 0.2))
 MODEL = tb.families.logistic()
@@ -31,7 +31,7 @@ class Counting(ThreadPoolExecutor):
         self.tasks: list[str] = []
 
     def submit(self, task: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        self.tasks.append(task.__name__)
+        self.tasks.append(getattr(task, "__name__", type(task).__name__))
         return super().submit(task, *arguments, **options)
 
 
@@ -327,3 +327,28 @@ def test_an_extension_of_the_result_leaves_the_ledger_alone(ledger: Path) -> Non
 def _nothing_left_behind(tmp_path: Path) -> Iterator[None]:
     yield
     assert not [path.name for path in tmp_path.rglob("*-wal") if path.stat().st_size]
+
+
+def own_gradient(share: float) -> Any:
+    """A gradient of one's own: code that differs by a constant, under the same name and with the same repr."""
+
+    @dataclass(frozen=True)
+    class OwnGradient:
+        batch_size: int
+        sampling: Any = tb.WithReplacement()
+
+        def controls(self, centre: Any, displacement: Any) -> tuple[float, float]:
+            return 1.0, share
+
+    return OwnGradient(5)
+
+
+def test_a_gradient_whose_code_has_changed_is_not_answered_from_the_ledger(tmp_path: Path) -> None:
+    path, limits = tmp_path / "ledger", {"tolerance": 0.5, "max_evaluations": 3e6, "max_levels": 4}
+    before, after = own_gradient(1.0), own_gradient(0.5)
+    assert repr(before) == repr(after)
+    first = estimate(path, method=tb.Multilevel(gradient=before), **limits)
+    # The control: the same code, defined anew, is the same gradient.
+    assert_same(first, estimate(path, method=tb.Multilevel(gradient=own_gradient(1.0)), **limits))
+    with pytest.raises(tb.LedgerError, match="method"):
+        estimate(path, method=tb.Multilevel(gradient=after), **limits)
