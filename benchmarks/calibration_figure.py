@@ -126,7 +126,8 @@ def draw_errors(ax: Any, named: dict[str, Runs]) -> None:
     for height, runs in enumerate(named.values()):
         rmse = np.sqrt(np.mean(runs.relative_error**2, axis=0))
         half = len(rmse) // 2
-        for part, colour, lift in ((rmse[:half], MEANS, -0.12), (rmse[half:], SDS, 0.12)):
+        # Of a single quantity the second half is all.
+        for part, colour, lift in ((rmse[:half], MEANS, -0.12), (rmse[half:], SDS, 0.12))[half == 0 :]:
             marker = "o" if part.max() > LEAST_SHOWN else "<"
             places_of = np.maximum(part, LEAST_SHOWN), np.full(len(part), height + lift)
             ax.plot(*places_of, marker, color=colour, markersize=4, alpha=0.7)

@@ -32,7 +32,7 @@ QUESTIONS: dict[str, tuple[Callable[..., Question], float]] = {
     "tail-soft": (partial(tails.tail, "soft"), 0.1),
     "tail-hard": (partial(tails.tail, "hard"), 0.1),
     "student-5-posterior": (partial(tails.student, 5.0), 0.1),
-    "end-quantiles": (tails.skewed_quantiles, 0.1),
+    "end-quantiles": (tails.skewed_quantiles, 0.01),
 }
 
 
