@@ -18,17 +18,18 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.encoding import Encoding
+from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
 from tallbayes.structure import Structure
 
 
-def in_own_units(model: Model, encoding: Encoding, extra: str | None = None, by_class: bool = False) -> Model:
+def in_own_units(model: Model, encoding: Encoding, extra: Extra | None = None, by_class: bool = False) -> Model:
     """The model with its parameters reported by the names of the columns, in the table's units.
 
     `extra` is the parameter beside the coefficients, if there is one. With `by_class` there is such a report for every
     class but the first, under the class's name.
     """
-    names = (INTERCEPT,) * encoding.coding.intercept + encoding.coding.names + ((extra,) if extra else ())
+    names = (INTERCEPT,) * encoding.coding.intercept + encoding.coding.names + ((extra.name,) if extra else ())
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(explain("columns of other names", f"one called {twice!r}", "rename it"))
@@ -46,7 +47,7 @@ def in_own_units(model: Model, encoding: Encoding, extra: str | None = None, by_
 
 
 def _report(
-    names: tuple[str, ...], intercept: bool, extra: str | None, classes: tuple[str, ...], theta: Any, units: Any
+    names: tuple[str, ...], intercept: bool, extra: Extra | None, classes: tuple[str, ...], theta: Any, units: Any
 ) -> Any:
     parts = theta if isinstance(theta, dict) else {"coefficients": theta}
     if intercept and "intercept" not in parts:
@@ -60,7 +61,7 @@ def _report(
         raised = units["response_scale"] * parts["intercept"] + units["response_mean"]
         columns.insert(0, raised - own @ units["means"])
     if extra:
-        columns.append(parts[extra] * (units["response_scale"] if extra == "noise_scale" else 1.0))
+        columns.append(parts[extra.name] * (units["response_scale"] if extra.has_units else 1.0))
     if not classes:
         return dict(zip(names, columns, strict=True))
     return {

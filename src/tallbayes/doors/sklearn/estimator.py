@@ -29,7 +29,7 @@ from tallbayes.doors.sklearn.matrices import (
 )
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.estimate import estimate
-from tallbayes.formula.fit import EXTRAS
+from tallbayes.model.catalogue import CATALOGUE, families_of
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
 class TallEstimator(BaseEstimator):  # type: ignore[misc]
     """Parameters are kept as they are given, and looked at by `fit`."""
 
-    _families: tuple[str, ...] = ()
+    _response = ""
 
     def __init__(
         self,
@@ -81,8 +81,9 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> Rows:
         """The rows that weigh something."""
-        if self.family not in self._families:
-            raise InputError(explain(f"family one of {self._families}", repr(self.family), repr(self._families[0])))
+        families = families_of(self._response)
+        if self.family not in families:
+            raise InputError(explain(f"family one of {families}", repr(self.family), repr(families[0])))
         x, y = validate_data(self, x, y, dtype=DTYPES, **options)
         if offset is not None:
             offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
@@ -113,7 +114,11 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         `classes` are those with coefficients of their own, where there are more than two. `change` is what an
         estimator does to the family's model.
         """
-        (count, columns), extra, centred = rows.x.shape, EXTRAS.get(family), self.standardise and self.fit_intercept
+        (count, columns), extra, centred = (
+            rows.x.shape,
+            CATALOGUE[family].extra,
+            self.standardise and self.fit_intercept,
+        )
         width = width_for(count, columns)
         scaling, prior_scale = absorb_prior(scaling, self.prior_scale, width)
         data = {"x": scaling.apply(rows.x, width, np.float32 if centred else rows.x.dtype), "y": rows.y}
@@ -165,7 +170,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Predicted:
         """Predictions over the posterior, for checked rows."""
-        posterior, extras = self.result_.posterior, int(family in EXTRAS)
+        posterior, extras = self.result_.posterior, int(CATALOGUE[family].extra is not None)
         if posterior is None:
             hint = "method=None, whose paths are kept"
             raise InputError(explain("a fit that knows where its paths ended", self.result_.method, hint))

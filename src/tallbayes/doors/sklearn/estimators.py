@@ -22,11 +22,11 @@ from sklearn.utils.validation import check_is_fitted
 from tallbayes.doors.sklearn.estimator import TallEstimator
 from tallbayes.doors.sklearn.matrices import is_small
 from tallbayes.errors import DataError, InputError, explain
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.model import Model
 from tallbayes.model.responses import check_regression
 from tallbayes.moments import Floats
 
-FREEDOM = 4.0
 LEAST_NOISE = 1e-3
 # The paths' part of a probability is signed, and their sum may leave (0, 1) by its error.
 SMALLEST_CHANCE = float(np.finfo(np.float64).eps)
@@ -51,7 +51,7 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
     ['on time', 'late']
     """
 
-    _families = ("logistic", "probit")
+    _response = "binary"
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     >>> model = tb.TallRegressor(family="student_t", tolerance=0.02)
     """
 
-    _families = ("linear", "student_t")
+    _response = "real"
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
         if not return_std:
             return value
         mean, sd = (self.result_[name].value["noise_scale"] for name in ("mean", "sd"))
-        noise = (mean**2 + sd**2) * (FREEDOM / (FREEDOM - 2) if self.family == "student_t" else 1.0)
+        noise = (mean**2 + sd**2) * CATALOGUE[self.family].noise_variance
         spread = self._predicted(x, self.family).sd[:, 0] * self.scaling_.response_scale
         return value, np.sqrt(noise + spread**2)
 
@@ -199,7 +199,7 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     >>> model = tb.TallCountRegressor(family="negative_binomial", prior_scale=0.5)
     """
 
-    _families = ("poisson", "negative_binomial")
+    _response = "count"
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimator.estimates import Estimate
+from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
@@ -134,13 +135,13 @@ def absorb_prior(scaling: Scaling, prior_scale: Any, width: int) -> tuple[Scalin
     return replace(scaling, scales=scaling.scales / np.where(flat, 1.0, scales)), left
 
 
-def in_units_of(model: Model, scaling: Scaling, width: int, extra: str | None) -> Model:
+def in_units_of(model: Model, scaling: Scaling, width: int, extra: Extra | None) -> Model:
     """The model with its parameters reported for raw columns and response; `extra` stands beside coefficients."""
     units = scaling.units(width)
     return replace(model, report=partial(_report, extra), units=units, affine_report=extra is None)
 
 
-def _report(extra: str | None, theta: Any, units: Any) -> Any:
+def _report(extra: Extra | None, theta: Any, units: Any) -> Any:
     parts = theta if isinstance(theta, dict) else {"coefficients": theta}
     slopes = units["response_scale"] * parts["coefficients"] / units["scales"]
     # In the place of a column beyond the first is shown once more: what differs by rounding alone upsets a test of
@@ -150,7 +151,7 @@ def _report(extra: str | None, theta: Any, units: Any) -> Any:
         raised = units["response_scale"] * parts["intercept"] + units["response_mean"]
         own["intercept"] = raised - slopes @ units["means"]
     if extra:
-        own[extra] = parts[extra] * (units["response_scale"] if extra == "noise_scale" else 1.0)
+        own[extra.name] = parts[extra.name] * (units["response_scale"] if extra.has_units else 1.0)
     return own
 
 
@@ -162,7 +163,7 @@ class Names:
     names: Sequence[str] | None
     classes: Sequence[str] | None
     intercept: bool
-    extra: str | None
+    extra: Extra | None
 
     @property
     def structure(self) -> Structure:
@@ -174,7 +175,7 @@ class Names:
         if self.intercept:
             items.append(("intercept", self._by_class(number)))
         if self.extra:
-            items.append((self.extra, number))
+            items.append((self.extra.name, number))
         return Structure.container("dict", items)
 
     def _by_class(self, one: Structure) -> Structure:
@@ -195,7 +196,7 @@ class Names:
                 offset[place] = scaling.response_mean
         parts = [Part("real", (), (size - (self.extra is not None),))]
         if self.extra:
-            matrix[-1, -1] = scaling.response_scale if self.extra == "noise_scale" else 1.0
+            matrix[-1, -1] = scaling.response_scale if self.extra.has_units else 1.0
             parts.append(Part("positive", (), (1,)))
         row, column = np.nonzero(matrix)
         return Reading(self.structure, tuple(parts), Entries(row, column, matrix[row, column]), offset)
