@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ from tallbayes.posterior.predictive import Regression, make_predictor
 DTYPES = [np.float64, np.float32]
 
 
-class Rows(NamedTuple):
+class CheckedRows(NamedTuple):
     """Checked arrays."""
 
     x: np.ndarray
@@ -50,36 +50,24 @@ class Rows(NamedTuple):
     offset: Floats | None = None
 
 
+# scikit-learn reads parameters off the signature of `__init__`: one is made for each estimator, with its own family.
+@dataclass(eq=False, repr=False)
 class TallEstimator(BaseEstimator):  # type: ignore[misc]
     """Parameters are kept as they are given, and looked at by `fit`."""
 
+    family: str
+    tolerance: float = 0.05
+    prior_scale: Any = 1.0
+    intercept_scale: float = 10.0
+    fit_intercept: bool = True
+    standardise: bool = True
+    random_state: Any = 0
+    max_seconds: float | None = None
+    max_evaluations: float | None = None
+    method: Any = None
     _response = ""
 
-    def __init__(
-        self,
-        family: str,
-        tolerance: float,
-        prior_scale: Any,
-        intercept_scale: float,
-        fit_intercept: bool,
-        standardise: bool,
-        random_state: Any,
-        max_seconds: float | None,
-        max_evaluations: float | None,
-        method: Any,
-    ) -> None:
-        self.family = family
-        self.tolerance = tolerance
-        self.prior_scale = prior_scale
-        self.intercept_scale = intercept_scale
-        self.fit_intercept = fit_intercept
-        self.standardise = standardise
-        self.random_state = random_state
-        self.max_seconds = max_seconds
-        self.max_evaluations = max_evaluations
-        self.method = method
-
-    def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> Rows:
+    def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> CheckedRows:
         """The rows that weigh something."""
         families = families_of(self._response)
         if self.family not in families:
@@ -89,14 +77,14 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
             offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
             check_consistent_length(x, offset)
         if weights is None:
-            return Rows(x, y, None, offset)
+            return CheckedRows(x, y, None, offset)
         weights = _check_sample_weight(weights, x, dtype=np.float64, ensure_non_negative=True)
         some = weights > 0
         if not some.any():
             raise DataError(explain("a sample_weight above zero", "zeros alone", "None to count every row once"))
-        return Rows(x[some], y[some], weights[some], None if offset is None else offset[some])
+        return CheckedRows(x[some], y[some], weights[some], None if offset is None else offset[some])
 
-    def _scaling(self, rows: Rows, response: Floats | None = None) -> Scaling:
+    def _scaling(self, rows: CheckedRows, response: Floats | None = None) -> Scaling:
         if not self.standardise:
             return raw_scaling(rows.x.shape[1])
         return standard_scaling(rows.x, rows.weights, bool(self.fit_intercept), response)
@@ -104,7 +92,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
     def _run(
         self,
         family: str,
-        rows: Rows,
+        rows: CheckedRows,
         scaling: Scaling,
         classes: Floats | None = None,
         change: Callable[[Model], Model] | None = None,

@@ -10,7 +10,7 @@ theta. What the three share is in `estimator`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -32,6 +32,7 @@ LEAST_NOISE = 1e-3
 SMALLEST_CHANCE = float(np.finfo(np.float64).eps)
 
 
+@dataclass(eq=False, repr=False)
 class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
     """Logistic or probit regression of two classes, multinomial logistic regression of more.
 
@@ -51,33 +52,8 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
     ['on time', 'late']
     """
 
+    family: str = "logistic"
     _response = "binary"
-
-    def __init__(
-        self,
-        family: str = "logistic",
-        tolerance: float = 0.05,
-        prior_scale: Any = 1.0,
-        intercept_scale: float = 10.0,
-        fit_intercept: bool = True,
-        standardise: bool = True,
-        random_state: Any = 0,
-        max_seconds: float | None = None,
-        max_evaluations: float | None = None,
-        method: Any = None,
-    ) -> None:
-        super().__init__(
-            family,
-            tolerance,
-            prior_scale,
-            intercept_scale,
-            fit_intercept,
-            standardise,
-            random_state,
-            max_seconds,
-            max_evaluations,
-            method,
-        )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """A weight says how many equal rows a row stands for."""
@@ -127,6 +103,7 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
         return np.concatenate([np.zeros_like(heads[:1]), heads]) if len(self.classes_) > 2 else heads
 
 
+@dataclass(eq=False, repr=False)
 class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     """Linear regression with unknown noise, normal or (family="student_t") with four degrees of freedom.
 
@@ -139,33 +116,8 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     >>> model = tb.TallRegressor(family="student_t", tolerance=0.02)
     """
 
+    family: str = "linear"
     _response = "real"
-
-    def __init__(
-        self,
-        family: str = "linear",
-        tolerance: float = 0.05,
-        prior_scale: Any = 1.0,
-        intercept_scale: float = 10.0,
-        fit_intercept: bool = True,
-        standardise: bool = True,
-        random_state: Any = 0,
-        max_seconds: float | None = None,
-        max_evaluations: float | None = None,
-        method: Any = None,
-    ) -> None:
-        super().__init__(
-            family,
-            tolerance,
-            prior_scale,
-            intercept_scale,
-            fit_intercept,
-            standardise,
-            random_state,
-            max_seconds,
-            max_evaluations,
-            method,
-        )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """A weight says how many equal rows a row stands for."""
@@ -189,6 +141,7 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
         return value, np.sqrt(noise + spread**2)
 
 
+@dataclass(eq=False, repr=False)
 class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     """Poisson or negative binomial regression of counts, with mean exp(x . theta + intercept + offset).
 
@@ -199,33 +152,8 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     >>> model = tb.TallCountRegressor(family="negative_binomial", prior_scale=0.5)
     """
 
+    family: str = "poisson"
     _response = "count"
-
-    def __init__(
-        self,
-        family: str = "poisson",
-        tolerance: float = 0.05,
-        prior_scale: Any = 1.0,
-        intercept_scale: float = 10.0,
-        fit_intercept: bool = True,
-        standardise: bool = True,
-        random_state: Any = 0,
-        max_seconds: float | None = None,
-        max_evaluations: float | None = None,
-        method: Any = None,
-    ) -> None:
-        super().__init__(
-            family,
-            tolerance,
-            prior_scale,
-            intercept_scale,
-            fit_intercept,
-            standardise,
-            random_state,
-            max_seconds,
-            max_evaluations,
-            method,
-        )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """A weight says how many equal rows a row stands for; offsets are added to x . theta."""
