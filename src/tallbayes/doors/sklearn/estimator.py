@@ -1,4 +1,4 @@
-"""What the estimators of `adapters.sklearn` share: parameters, checked rows, the fit, and where its numbers go.
+"""What the estimators of `estimators` share: parameters, checked rows, the fit, and where its numbers go.
 
 `fit` is `tb.estimate` on standardised columns, reported in the columns' own units.
 """
