@@ -23,6 +23,8 @@ from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
 from tallbayes.structure import Structure
 
+UNITS = ("means", "scales", "response_mean", "response_scale")
+
 
 def own_slopes(coefficients: Any, units: Any) -> Any:
     """b_j, along the last axis."""
@@ -49,13 +51,7 @@ def in_own_units(model: Model, encoding: Encoding, extra: Extra | None = None, b
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(explain("columns of other names", f"one called {twice!r}", "rename it"))
-    numbers = {
-        "means": encoding.means,
-        "scales": encoding.scales,
-        "response_mean": encoding.response_mean,
-        "response_scale": encoding.response_scale,
-    }
-    units = {name: np.asarray(value, np.float64) for name, value in numbers.items()}
+    units = {each: np.asarray(getattr(encoding, each), np.float64) for each in UNITS}
     classes = tuple(str(each) for each in encoding.classes[1:]) if by_class and encoding.classes else ()
     report = partial(_report, names, encoding.coding.intercept, extra, classes)
     structure = _structure(names, classes)

@@ -29,7 +29,7 @@ from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
-from tallbayes.results.result import Level, Regression, Result
+from tallbayes.results.result import Level, Result
 from tallbayes.structure import Structure
 
 SMALL_ROWS = 4096
@@ -229,20 +229,8 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
         levels=tuple(_narrowed_level(level, places) for level in result.levels),
         anchor=anchor,
         posterior=posterior,
-        regression=_in_raw_columns(result.regression, scaling),
+        regression=None if result.regression is None else replace(result.regression, **vars(scaling)),
         continuation=None,
-    )
-
-
-def _in_raw_columns(regression: Regression | None, scaling: Scaling) -> Regression | None:
-    if regression is None:
-        return None
-    return replace(
-        regression,
-        means=scaling.means,
-        scales=scaling.scales,
-        response_mean=scaling.response_mean,
-        response_scale=scaling.response_scale,
     )
 
 
