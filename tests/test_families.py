@@ -17,8 +17,11 @@ from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, ModelError
 from tallbayes.model import densities
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import FAMILIES
+from tallbayes.model.links import LINKS, TAILS
 from tallbayes.model.model import Model, bind
+from tallbayes.model.responses import CHECKS
 from tallbayes.model.weights import weigh
 from tallbayes.rows.table import make_table
 
@@ -91,6 +94,18 @@ def table_of() -> Callable[[str], dict[str, np.ndarray]]:
         return rows if name == "multinomial" else rows | {"offset": 0.3 * rng.normal(size=ROWS)}
 
     return make
+
+
+def test_every_family_has_its_record() -> None:
+    assert list(CATALOGUE) == list(FAMILIES)
+    for name, record in CATALOGUE.items():
+        model = FAMILIES[name](**OPTIONS.get(name, {}))
+        assert model.family == record.name == name
+        assert record.response in (*CHECKS, "class")
+        assert record.link in LINKS
+        assert record.tail is None or record.tail in TAILS
+        assert (record.response == "count") == (record.tail is not None)
+        assert set(model.constraints or ()) == ({record.extra.name} if record.extra else set())
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tallbayes.estimation import estimate as estimation
 from tallbayes.formula import designs, fit, survey
 from tallbayes.formula.formula import build_design
 from tallbayes.formula.streaming import StoredDesign, build_stored_design
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.weights import WEIGHT
 from tallbayes.rows import packed
 from tallbayes.rows.batches import batches
@@ -204,9 +205,9 @@ def mode_of(rows: Any, formula: str, **options: Any) -> tuple[np.ndarray, np.nda
     return anchor.mode, anchor.sd
 
 
-@pytest.mark.parametrize("family", fit.RESPONSES)
+@pytest.mark.parametrize("family", CATALOGUE)
 def test_every_family_finds_the_mode_of_the_door_in_memory(family: str, table: Stored) -> None:
-    kind = fit.RESPONSES[family]
+    kind = CATALOGUE[family].response
     options = {"family": family, "weights": "exposure"} | ({} if kind == "class" else {"offset": "grade"})
     mode, sd = mode_of(ROWS | {"grade": TENTHS}, FORMULAS[kind], **options)
     found, spread = mode_of(table, FORMULAS[kind], **options)

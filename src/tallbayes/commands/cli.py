@@ -22,9 +22,9 @@ from functools import partial
 from pathlib import Path
 
 from tallbayes.errors import TallbayesError, explain
+from tallbayes.model.catalogue import CATALOGUE
 
 FIGURES = ("coupled-paths", "decay", "accuracy", "scaling", "slopes")
-FAMILIES = ("logistic", "probit", "linear", "student_t", "poisson", "negative_binomial", "multinomial")
 KEYWORDS = (
     "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|missing|weights|offset"
     "|noise_scale|degrees_of_freedom|interval_tolerance|seed|max_seconds|max_evaluations|method"
@@ -205,7 +205,7 @@ def _add_resume(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _add_model_options(model: argparse._ArgumentGroup) -> None:
     model.add_argument("--formula", required=True, help='such as "late ~ hour + C(carrier)"')
-    model.add_argument("--family", default="logistic", help=f"{', '.join(FAMILIES)}; default logistic")
+    model.add_argument("--family", default="logistic", help=f"{', '.join(CATALOGUE)}; default logistic")
     model.add_argument(
         "--prior-scale", type=float, default=1.0, metavar="S", help="coefficients ~ N(0, S^2); default 1, inf is flat"
     )

@@ -23,6 +23,7 @@ from tallbayes.estimator.run import budget_within
 from tallbayes.formula.formula import Design, build_design
 from tallbayes.formula.streaming import StoredDesign, build_stored_design
 from tallbayes.formula.units import in_own_units
+from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.model import Model
 from tallbayes.progress import reporter, teller
@@ -30,16 +31,6 @@ from tallbayes.results.result import Result
 from tallbayes.rows.frames import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
-RESPONSES = {
-    "logistic": "binary",
-    "probit": "binary",
-    "linear": "real",
-    "student_t": "real",
-    "poisson": "count",
-    "negative_binomial": "count",
-    "multinomial": "class",
-}
-EXTRAS = {"linear": "noise_scale", "student_t": "noise_scale", "negative_binomial": "overdispersion"}
 OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
 
 
@@ -79,7 +70,7 @@ def fit(
     >>> list(result["mean"].value)
     ['Intercept', 'hour']
     """
-    name, make = _find_family(family)
+    known, make = _find_family(family)
     chosen = dict(family_options or {})
     _require_known("family_options", chosen, make, OWN_OPTIONS)
     _require_known("options", options, estimate, ("model", "data"))
@@ -91,8 +82,8 @@ def fit(
         "missing": missing,
         "weights": weights,
         "offset": offset,
-        "response": RESPONSES[name],
-        "standardise_response": standardise and RESPONSES[name] == "real",
+        "response": known.response,
+        "standardise_response": standardise and known.response == "real",
     }
     with reporter(options.pop("progress", None)) as report, watching(budget.max_seconds, teller(report)) as watch:
         try:
@@ -105,7 +96,7 @@ def fit(
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = _prior_scales(prior_scale, design.names)
         result = estimate(
-            _make_model(name, make, design, scales, intercept_scale, chosen),
+            _make_model(known, make, design, scales, intercept_scale, chosen),
             design.rows,
             quantities,
             weights=design.weights,
@@ -114,8 +105,8 @@ def fit(
             **options,
         )
     notes = (_prior_note(design, scales, intercept_scale, standardise), *design.notes)
-    known = None if offset is None else offset if isinstance(offset, str) else ""
-    return _described(notes, replace(design.encoding, offset=known).to_plain(), result)
+    column = None if offset is None else offset if isinstance(offset, str) else ""
+    return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
 
 
 def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design | StoredDesign:
@@ -147,7 +138,7 @@ def _fit_again(
 
 
 def _make_model(
-    name: str,
+    family: Family,
     make: Callable[..., Model],
     design: Design | StoredDesign,
     scales: Any,
@@ -158,13 +149,14 @@ def _make_model(
     priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
     if not design.names:
         priors = {"prior_scale": intercept_scale}
-    if isinstance(chosen.get("noise_scale"), int | float | np.number):
-        chosen = chosen | {"noise_scale": chosen["noise_scale"] / design.encoding.response_scale}
-    by_class = name == "multinomial"
-    if by_class:
+    if family.response == "class":
         chosen = chosen | {"num_classes": len(design.encoding.classes or ())}
-    extra = EXTRAS.get(name) if chosen.get("noise_scale") is None else None
-    return in_own_units(make(**priors, **chosen), design.encoding, extra, by_class)
+    extra = family.extra
+    given = None if extra is None else chosen.get(extra.name)
+    if extra is not None and extra.has_units and isinstance(given, int | float | np.number):
+        chosen = chosen | {extra.name: given / design.encoding.response_scale}
+    model = make(**priors, **chosen)
+    return in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
 
 
 def _described(notes: tuple[str, ...], encoding: Any, result: Result) -> Result:
@@ -181,10 +173,10 @@ def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[...,
     return _described(notes, encoding, continuation(**changes))
 
 
-def _find_family(family: Any) -> tuple[str, Callable[..., Model]]:
+def _find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
     for name, make in FAMILIES.items():
         if family == name or family is make:
-            return name, make
+            return CATALOGUE[name], make
     names = f"one of {', '.join(FAMILIES)}"
     hint = suggestion(family, tuple(FAMILIES), names) if isinstance(family, str) else names
     raise InputError(explain("the name of a family", repr(family), hint))

@@ -15,10 +15,10 @@ import numpy as np
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.coding import LEVEL_LIMIT, evaluate_response
 from tallbayes.formula.expressions import Parsed
-from tallbayes.model.responses import check_binary, check_count
+from tallbayes.model.responses import CHECKS
 from tallbayes.rows.columns import kind_of, levels_of
 
-KINDS = ("binary", "real", "count", "class")
+KINDS = (*CHECKS, "class")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +86,8 @@ def _from_numbers(name: str, values: np.ndarray, kind: str, levels: np.ndarray |
     if not np.all(np.isfinite(y)):
         row = int(np.argmin(np.isfinite(y)))
         raise DataError(explain(f"finite numbers in the response {name!r}", f"{y[row]} at row {row}", "mend the rows"))
-    if kind == "binary":
-        check_binary(y)
-        return Outcome(y.astype(np.float32))
-    if kind == "count":
-        check_count(y)
-    return Outcome(y)
+    CHECKS[kind](y)
+    return Outcome(y.astype(np.float32) if kind == "binary" else y)
 
 
 def _require_classes(name: str, levels: tuple[Any, ...], kind: str) -> tuple[Any, ...]:

@@ -1,9 +1,10 @@
-"""Units: coefficients of standardised columns, reported as coefficients of the table's own columns, by name.
+"""Units: coefficients of standardised columns, reported as coefficients of the owner's own columns.
 
     b_j = s_y theta_j / s_j,     b_0 = m_y + s_y (theta_0 - sum_j m_j theta_j / s_j),     noise = s_y noise_scale
 
 m and s are the means and scales of columns and response (0 and 1 where they were left as they are). They are handed
-to the report as arrays, so that one compiled program serves all tables of a shape.
+to the report as arrays, so that one compiled program serves all tables of a shape. The equation is here for every
+door, in JAX or NumPy; `in_own_units` names the columns of a formula.
 """
 
 from __future__ import annotations
@@ -18,27 +19,39 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.encoding import Encoding
+from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
 from tallbayes.structure import Structure
 
+UNITS = ("means", "scales", "response_mean", "response_scale")
 
-def in_own_units(model: Model, encoding: Encoding, extra: str | None = None, by_class: bool = False) -> Model:
+
+def own_slopes(coefficients: Any, units: Any) -> Any:
+    """b_j, along the last axis."""
+    return units["response_scale"] * coefficients / units["scales"]
+
+
+def own_intercept(intercept: Any, slopes: Any, units: Any) -> Any:
+    """b_0, given b_j."""
+    return units["response_scale"] * intercept + units["response_mean"] - slopes @ units["means"]
+
+
+def own_extra(value: Any, extra: Extra, units: Any) -> Any:
+    """The parameter beside the coefficients."""
+    return value * (units["response_scale"] if extra.has_units else 1.0)
+
+
+def in_own_units(model: Model, encoding: Encoding, extra: Extra | None = None, by_class: bool = False) -> Model:
     """The model with its parameters reported by the names of the columns, in the table's units.
 
     `extra` is the parameter beside the coefficients, if there is one. With `by_class` there is such a report for every
     class but the first, under the class's name.
     """
-    names = (INTERCEPT,) * encoding.coding.intercept + encoding.coding.names + ((extra,) if extra else ())
+    names = (INTERCEPT,) * encoding.coding.intercept + encoding.coding.names + ((extra.name,) if extra else ())
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(explain("columns of other names", f"one called {twice!r}", "rename it"))
-    numbers = {
-        "means": encoding.means,
-        "scales": encoding.scales,
-        "response_mean": encoding.response_mean,
-        "response_scale": encoding.response_scale,
-    }
-    units = {name: np.asarray(value, np.float64) for name, value in numbers.items()}
+    units = {each: np.asarray(getattr(encoding, each), np.float64) for each in UNITS}
     classes = tuple(str(each) for each in encoding.classes[1:]) if by_class and encoding.classes else ()
     report = partial(_report, names, encoding.coding.intercept, extra, classes)
     structure = _structure(names, classes)
@@ -46,21 +59,20 @@ def in_own_units(model: Model, encoding: Encoding, extra: str | None = None, by_
 
 
 def _report(
-    names: tuple[str, ...], intercept: bool, extra: str | None, classes: tuple[str, ...], theta: Any, units: Any
+    names: tuple[str, ...], intercept: bool, extra: Extra | None, classes: tuple[str, ...], theta: Any, units: Any
 ) -> Any:
     parts = theta if isinstance(theta, dict) else {"coefficients": theta}
     if intercept and "intercept" not in parts:
         # An intercept by itself is the coefficient of a column of ones.
         ones = parts["coefficients"]
         parts = parts | {"intercept": ones[..., 0], "coefficients": ones[..., :0]}
-    own = units["response_scale"] * parts["coefficients"] / units["scales"]
+    slopes = own_slopes(parts["coefficients"], units)
     # Traced anew for every program of a run: a fifth of the time of as many indexings.
-    columns = list(jnp.unstack(own, axis=-1))
+    columns = list(jnp.unstack(slopes, axis=-1))
     if intercept:
-        raised = units["response_scale"] * parts["intercept"] + units["response_mean"]
-        columns.insert(0, raised - own @ units["means"])
+        columns.insert(0, own_intercept(parts["intercept"], slopes, units))
     if extra:
-        columns.append(parts[extra] * (units["response_scale"] if extra == "noise_scale" else 1.0))
+        columns.append(own_extra(parts[extra.name], extra, units))
     if not classes:
         return dict(zip(names, columns, strict=True))
     return {

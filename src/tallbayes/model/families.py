@@ -19,18 +19,11 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model import densities
+from tallbayes.model.catalogue import CATALOGUE, DEGREES_OF_FREEDOM
 from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
-from tallbayes.model.responses import (
-    Check,
-    check_binary,
-    check_class,
-    check_count,
-    check_multinomial,
-    check_real,
-    check_regression,
-)
+from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
 
 Scale = Any
 
@@ -40,12 +33,12 @@ def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> 
 
     >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
     """
-    return _family("logistic", densities.logistic, check_binary, prior_scale, intercept_scale, log_concave=True)
+    return _model("logistic", densities.logistic, prior_scale, intercept_scale)
 
 
 def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
     """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
-    return _family("probit", densities.probit, check_binary, prior_scale, intercept_scale, log_concave=True)
+    return _model("probit", densities.probit, prior_scale, intercept_scale)
 
 
 def linear(
@@ -59,14 +52,14 @@ def linear(
     >>> known, unknown = linear(noise_scale=0.5), linear(noise_prior_scale=2.0)
     """
     if noise_scale is None:
-        extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
-        return _family("linear", densities.linear_unknown, check_real, prior_scale, intercept_scale, extra)
+        half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
+        return _model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal)
     density = partial(densities.linear, _require_positive("noise_scale", noise_scale))
-    return _family("linear", density, check_real, prior_scale, intercept_scale, log_concave=True)
+    return _model("linear", density, prior_scale, intercept_scale)
 
 
 def student_t(
-    degrees_of_freedom: float = 4.0,
+    degrees_of_freedom: float = DEGREES_OF_FREEDOM,
     noise_scale: float | None = None,
     prior_scale: Scale = 1.0,
     intercept_scale: float | None = None,
@@ -75,24 +68,24 @@ def student_t(
     """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
     freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
     if noise_scale is None:
-        extra = ("noise_scale", _require_positive("noise_prior_scale", noise_prior_scale))
+        half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
         unknown = partial(densities.student_t_unknown, freedom)
-        return _family("student_t", unknown, check_real, prior_scale, intercept_scale, extra)
+        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal)
     density = partial(densities.student_t, freedom, _require_positive("noise_scale", noise_scale))
-    return _family("student_t", density, check_real, prior_scale, intercept_scale)
+    return _model("student_t", density, prior_scale, intercept_scale)
 
 
 def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
     """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
-    return _family("poisson", densities.poisson, check_count, prior_scale, intercept_scale, log_concave=True)
+    return _model("poisson", densities.poisson, prior_scale, intercept_scale)
 
 
 def negative_binomial(
     prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
 ) -> Model:
     """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
-    extra = ("overdispersion", _require_positive("overdispersion_prior_scale", overdispersion_prior_scale))
-    return _family("negative_binomial", densities.negative_binomial, check_count, prior_scale, intercept_scale, extra)
+    half_normal = _require_positive("overdispersion_prior_scale", overdispersion_prior_scale)
+    return _model("negative_binomial", densities.negative_binomial, prior_scale, intercept_scale, half_normal)
 
 
 def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
@@ -102,13 +95,9 @@ def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: flo
     """
     if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 2:
         raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
-    heads = int(num_classes) - 1
-    check = check_class(int(num_classes))
-    if heads == 1:
-        # One head is a number, not a vector of one.
-        return _family("multinomial", _two_classes, check, prior_scale, intercept_scale, log_concave=True, matrix=True)
-    scales = prior_scale, intercept_scale
-    return _family("multinomial", densities.multinomial, check, *scales, None, heads, True, matrix=True)
+    # One head is a number, not a vector of one.
+    density = _two_classes if num_classes == 2 else densities.multinomial
+    return _model("multinomial", density, prior_scale, intercept_scale, num_classes=int(num_classes))
 
 
 FAMILIES: dict[str, Callable[..., Model]] = {
@@ -120,34 +109,35 @@ def _two_classes(eta: jax.Array, row: Any) -> jax.Array:
     return densities.multinomial(eta[None], row)
 
 
-def _family(
+def _model(
     name: str,
     density: Callable[..., Any],
-    check: Check,
     prior_scale: Scale,
     intercept_scale: float | None,
-    extra: tuple[str, float] | None = None,
-    heads: int = 1,
-    log_concave: bool = False,
-    matrix: bool = False,
+    extra_scale: float | None = None,
+    num_classes: int | None = None,
 ) -> Model:
-    """`extra` is the name of a positive parameter beside the coefficients and the scale of its half-normal prior."""
-    scale = _prior_scales(prior_scale)
+    """`extra_scale` is that of the half-normal prior of the family's extra; None where that is known, or is none."""
+    family, scale = CATALOGUE[name], _prior_scales(prior_scale)
+    extra = None if family.extra is None or extra_scale is None else family.extra.name
+    heads = 1 if num_classes is None else num_classes - 1
     layout = Layout(heads, intercept_scale is not None, 0 if extra is None else 1)
     scales = {"coefficients": scale}
     if intercept_scale is not None:
         scales["intercept"] = _require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
     if extra is not None:
-        scales[extra[0]] = extra[1]
+        scales[extra] = extra_scale
+    check_response = CHECKS[family.response] if num_classes is None else check_class(num_classes)
+    check_rows = check_multinomial if family.by_class else check_regression
     return Model(
         log_prior=partial(_gaussian_prior, scales if len(scales) > 1 else scale),
-        log_likelihood=partial(_predictor_likelihood, density, layout, None if extra is None else extra[0]),
-        initial=partial(_start, heads if matrix else None, tuple(scales)),
+        log_likelihood=partial(_predictor_likelihood, density, layout, extra),
+        initial=partial(_start, heads if family.by_class else None, tuple(scales)),
         predictor=density,
         layout=layout,
-        check=partial(check_multinomial if matrix else check_regression, check, prior_scale),
-        log_concave=log_concave,
-        constraints=None if extra is None else {extra[0]: positive},
+        check=partial(check_rows, check_response, prior_scale),
+        log_concave=family.log_concave and extra is None,
+        constraints=None if extra is None else {extra: positive},
         family=name,
     )
 

@@ -1,7 +1,7 @@
 """Links: what a family predicts, as a function of its linear predictor eta, and what a Gaussian eta makes of it.
 
-    logistic  1 / (1 + exp(-eta))       probit  Phi(eta)       linear, student_t  eta
-    poisson, negative_binomial  exp(eta), and P(y >= k)        multinomial  exp(eta_k) / sum_j exp(eta_j), eta_0 = 0
+    logit  1 / (1 + exp(-eta))      probit  Phi(eta)      softmax  exp(eta_k) / sum_j exp(eta_j), eta_0 = 0
+    identity  eta                   log  exp(eta)         and of a count its upper tail, P(y >= k)
 
 Differences from a centre are formed without cancellation. Under eta ~ N(m, s^2) those of eta and exp(eta) have closed
 forms, E [exp(eta) - exp(m)] = exp(m) (exp(s^2 / 2) - 1); the others rise from 0 to 1: see `quadrature`.
@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammainccinv, gammaincinv
 
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.quadrature import Curve, Integral, integrate
 
-COUNTS = ("poisson", "negative_binomial")
-IDENTITIES = ("linear", "student_t")
 OUTSIDE = 1e-15
 ROUNDING = 2.0**-22
 TINY = 1e-300
+SIGMOID = Curve(jax.nn.sigmoid, -37.0, 37.0, 0.55)
+NORMAL_CDF = Curve(jax.scipy.special.ndtr, -9.0, 9.0, 0.45)
 
 
 class Wanted(NamedTuple):
@@ -34,86 +35,127 @@ class Wanted(NamedTuple):
     at_least: tuple[int, ...] = ()
 
     @property
+    def link(self) -> Link:
+        return LINKS[CATALOGUE[self.family].link]
+
+    @property
+    def tails(self) -> list[tuple[int, UpperTail]]:
+        name = CATALOGUE[self.family].tail
+        return [(k, TAILS[name]) for k in self.at_least if name is not None]
+
+    @property
     def reads_extras(self) -> bool:
-        return bool(self.at_least) and self.family == "negative_binomial"
+        return any(tail.reads_extra for _, tail in self.tails)
 
     def __call__(self, eta: jax.Array) -> jax.Array:
         """From linear predictors on the first axis to predictions on the first axis."""
-        return jnp.concatenate([_mean(self.family, eta), *(_tail(self.family, k, eta) for k in self.at_least)])
+        return jnp.concatenate([self.link.mean(eta), *(tail.chance(k, eta) for k, tail in self.tails)])
 
     def difference(self, centre: jax.Array, move: jax.Array) -> jax.Array:
         """Predictions at centre + move less those at the centre."""
-        parts = [_mean_difference(self.family, centre, move)]
-        parts += [_tail(self.family, k, centre + move) - _tail(self.family, k, centre) for k in self.at_least]
+        parts = [self.link.difference(centre, move)]
+        parts += [tail.chance(k, centre + move) - tail.chance(k, centre) for k, tail in self.tails]
         return jnp.concatenate(parts)
 
     def rounding(self, at_centre: jax.Array) -> jax.Array:
         """What float32 leaves of an error in a difference, by output; no more where differences are formed exactly."""
-        exact = self.family != "multinomial"
         tails = jnp.arange(len(at_centre)) >= len(at_centre) - len(self.at_least)
-        return jnp.where(tails[:, None] | (not exact), ROUNDING * jnp.abs(at_centre), 0.0)
+        return jnp.where(tails[:, None] | (not self.link.is_exact), ROUNDING * jnp.abs(at_centre), 0.0)
 
     def gaussian(self, mean: jax.Array, sd: jax.Array, log_excess: jax.Array | None = None) -> Integral:
         """Of every output, (outputs, rows), for one head: eta ~ N(mean, sd^2) by row, with an extra as given."""
-        parts = _mean_integrals(self.family, mean, sd)
-        parts += [_tail_integral(self.family, k, mean, sd, log_excess) for k in self.at_least]
+        parts = self.link.integrals(mean, sd)
+        parts += [_tail_integral(tail, k, mean, sd, log_excess) for k, tail in self.tails]
         return Integral(jnp.stack([part.moments for part in parts], axis=1), jnp.stack([part.error for part in parts]))
 
 
-def _mean(family: str, eta: jax.Array) -> jax.Array:
-    first = eta[:1]
-    if family == "multinomial":
-        return jax.nn.softmax(jnp.concatenate([jnp.zeros_like(first), eta]), axis=0)
-    if family in IDENTITIES:
-        return first
-    if family in COUNTS:
-        return jnp.exp(first)
-    return jax.scipy.special.ndtr(first) if family == "probit" else jax.nn.sigmoid(first)
+class Link(NamedTuple):
+    """The mean response, or the probabilities of classes, of linear predictors on the first axis.
+
+    `difference(centre, move)` is that between centre + move and the centre, `is_exact` where nothing cancels in it;
+    `integrals(mean, sd)` are those of it, by output, for one head and eta ~ N(mean, sd^2).
+    """
+
+    mean: Callable[[jax.Array], jax.Array]
+    difference: Callable[[jax.Array, jax.Array], jax.Array]
+    integrals: Callable[[jax.Array, jax.Array], list[Integral]]
+    is_exact: bool = True
 
 
-def _mean_difference(family: str, centre: jax.Array, move: jax.Array) -> jax.Array:
-    first, step = centre[:1], move[:1]
-    if family in IDENTITIES:
-        return step
-    if family in COUNTS:
-        return jnp.exp(first) * jnp.expm1(step)
-    if family in ("logistic", "probit"):
+def _line_integrals(mean: jax.Array, sd: jax.Array) -> list[Integral]:
+    nothing = jnp.zeros_like(mean)
+    return [Integral(jnp.stack([nothing, sd**2, nothing, 3 * sd**4]), nothing)]
+
+
+def _rate_integrals(mean: jax.Array, sd: jax.Array) -> list[Integral]:
+    e1, e2, e3, e4 = (jnp.expm1(k**2 * sd**2 / 2) for k in (1, 2, 3, 4))
+    terms = e1, e2 - 2 * e1, e3 - 3 * e2 + 3 * e1, e4 - 4 * e3 + 6 * e2 - 4 * e1
+    moments = [jnp.exp(k * mean) * term for k, term in enumerate(terms, 1)]
+    return [Integral(jnp.stack(moments), jnp.zeros_like(mean))]
+
+
+def _rising(curve: Curve) -> Link:
+    """By a curve with f(-eta) = 1 - f(eta)."""
+
+    def difference(centre: jax.Array, move: jax.Array) -> jax.Array:
+        first, step = centre[:1], move[:1]
         # The smaller of the two tails has no digits to lose.
         sign = jnp.where(first > 0, -1.0, 1.0).astype(first.dtype)
-        return sign * (_mean(family, sign * (first + step)) - _mean(family, sign * first))
-    return _mean(family, centre + move) - _mean(family, centre)
+        return sign * (curve.function(sign * (first + step)) - curve.function(sign * first))
+
+    return Link(lambda eta: curve.function(eta[:1]), difference, lambda mean, sd: [integrate(curve, mean, sd)])
 
 
-def _mean_integrals(family: str, mean: jax.Array, sd: jax.Array) -> list[Integral]:
-    nothing = jnp.zeros_like(mean)
-    if family in IDENTITIES:
-        return [Integral(jnp.stack([nothing, sd**2, nothing, 3 * sd**4]), nothing)]
-    if family in COUNTS:
-        e1, e2, e3, e4 = (jnp.expm1(k**2 * sd**2 / 2) for k in (1, 2, 3, 4))
-        terms = e1, e2 - 2 * e1, e3 - 3 * e2 + 3 * e1, e4 - 4 * e3 + 6 * e2 - 4 * e1
-        return [Integral(jnp.stack([jnp.exp(k * mean) * term for k, term in enumerate(terms, 1)]), nothing)]
-    if family == "multinomial":
-        return [integrate(SIGMOID, -mean, sd), integrate(SIGMOID, mean, sd)]
-    return [integrate(NORMAL_CDF if family == "probit" else SIGMOID, mean, sd)]
+def _shares(eta: jax.Array) -> jax.Array:
+    return jax.nn.softmax(jnp.concatenate([jnp.zeros_like(eta[:1]), eta]), axis=0)
 
 
-SIGMOID = Curve(jax.nn.sigmoid, -37.0, 37.0, 0.55)
-NORMAL_CDF = Curve(jax.scipy.special.ndtr, -9.0, 9.0, 0.45)
+LINKS = {
+    "identity": Link(lambda eta: eta[:1], lambda _, move: move[:1], _line_integrals),
+    "log": Link(
+        lambda eta: jnp.exp(eta[:1]),
+        lambda centre, move: jnp.exp(centre[:1]) * jnp.expm1(move[:1]),
+        _rate_integrals,
+    ),
+    "logit": _rising(SIGMOID),
+    "probit": _rising(NORMAL_CDF),
+    "softmax": Link(
+        _shares,
+        lambda centre, move: _shares(centre + move) - _shares(centre),
+        lambda mean, sd: [integrate(SIGMOID, -mean, sd), integrate(SIGMOID, mean, sd)],
+        is_exact=False,
+    ),
+}
 
 
-def _tail_integral(family: str, k: int, mean: jax.Array, sd: jax.Array, log_excess: jax.Array | None) -> Integral:
+class UpperTail(NamedTuple):
+    """P(y >= k) of a count, of k and linear predictors; and as a curve in the first, of k, its step and the extra."""
+
+    chance: Callable[[int, jax.Array], jax.Array]
+    curve: Callable[[int, float, jax.Array | None], Curve]
+    reads_extra: bool = False
+
+
+def _poisson_curve(k: int, step: float, _: jax.Array | None) -> Curve:
+    low, high = (float(np.log(end(k, OUTSIDE))) for end in (gammaincinv, gammainccinv))
+    return Curve(partial(_poisson_tail, k), low, high, step)
+
+
+TAILS = {
+    "poisson": UpperTail(lambda k, eta: _poisson_tail(k, eta[:1]), _poisson_curve),
+    "negative_binomial": UpperTail(
+        lambda k, eta: _negative_binomial_tail(k, eta[1:2], eta[:1]),
+        lambda k, step, log_excess: Curve(partial(_negative_binomial_tail, k, log_excess), -36.0, 40.0, step),
+        reads_extra=True,
+    ),
+}
+
+
+def _tail_integral(tail: UpperTail, k: int, mean: jax.Array, sd: jax.Array, log_excess: jax.Array | None) -> Integral:
     nothing = jnp.zeros_like(mean)
     if k <= 0:
         return Integral(jnp.stack([nothing] * 4), nothing)
-    step = min(0.25, 0.5 / np.sqrt(k))
-    if family == "poisson":
-        low, high = (float(np.log(end(k, OUTSIDE))) for end in (gammaincinv, gammainccinv))
-        return integrate(Curve(partial(_poisson_tail, k), low, high, step), mean, sd)
-    return integrate(Curve(partial(_negative_binomial_tail, k, log_excess), -36.0, 40.0, step), mean, sd)
-
-
-def _tail(family: str, k: int, eta: jax.Array) -> jax.Array:
-    return _poisson_tail(k, eta[:1]) if family == "poisson" else _negative_binomial_tail(k, eta[1:2], eta[:1])
+    return integrate(tail.curve(k, min(0.25, 0.5 / np.sqrt(k)), log_excess), mean, sd)
 
 
 def _poisson_tail(k: int, eta: jax.Array) -> jax.Array:

@@ -68,6 +68,9 @@ def check_count(y: np.ndarray) -> None:
     _refuse((y < 0) | (y != np.floor(y)), y, "counts 0, 1, 2, ... in y", hint)
 
 
+CHECKS: dict[str, Check] = {"binary": check_binary, "real": check_real, "count": check_count}
+
+
 def check_class(num_classes: int) -> Check:
     return partial(_check_class, num_classes)
 

@@ -13,14 +13,9 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate
-from tallbayes.results.result import Result
+from tallbayes.model.catalogue import EXTRAS
+from tallbayes.results.result import Result, family_of
 
-RATIOS = {
-    "logistic": "odds ratio",
-    "multinomial": "odds ratio",
-    "poisson": "rate ratio",
-    "negative_binomial": "rate ratio",
-}
 INTERVAL = (0.025, 0.975)
 INTERCEPTS = ("intercept", "Intercept")
 
@@ -117,13 +112,18 @@ def parameter_names(result: Result) -> list[str]:
 
 def ratio_name(result: Result) -> str | None:
     """What exp of a coefficient is called in this family; None where it is nothing."""
-    return None if result.regression is None else RATIOS.get(result.regression.family)
+    family = family_of(result)
+    return None if family is None else family.ratio
 
 
-def is_slope(name: str, result: Result) -> bool:
-    """Whether exp of this parameter is a ratio: not so for an intercept, nor for a noise scale."""
-    last = name.split(".")[-1].split("[")[0]
-    return ratio_name(result) is not None and last not in (*INTERCEPTS, "overdispersion", "noise_scale")
+def is_slope(name: str) -> bool:
+    """Whether it is the name of a coefficient: not so that of an intercept, nor of a noise scale."""
+    return name.split(".")[-1].split("[")[0] not in (*INTERCEPTS, *EXTRAS)
+
+
+def is_ratio(name: str, result: Result) -> bool:
+    """Whether exp of this parameter is a ratio."""
+    return ratio_name(result) is not None and is_slope(name)
 
 
 def _numbers(estimate: Estimate | None, count: int) -> list[Number]:

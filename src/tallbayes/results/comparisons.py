@@ -18,7 +18,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Line
-from tallbayes.results.coefficients import Number, coefficients, is_slope, ratio_name
+from tallbayes.results.coefficients import Number, coefficients, is_ratio, ratio_name
 from tallbayes.results.result import Result
 
 
@@ -78,7 +78,7 @@ def ratios(result: Result, probability: float = 0.95) -> tuple[Ratio, ...]:
     return tuple(
         Ratio(each.name, each.median.exponential, each.lower.exponential, each.upper.exponential)
         for each in coefficients(result, probability)
-        if is_slope(each.name, result)
+        if is_ratio(each.name, result)
     )
 
 
@@ -113,7 +113,7 @@ def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, Line, str 
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return "the first row", "the second row", _between_rows(result, a, b), ratio_name(result)
     weights = result.posterior.weights({a: 1.0}) - result.posterior.weights({b: 1.0})
-    both = is_slope(a, result) and is_slope(b, result)
+    both = is_ratio(a, result) and is_ratio(b, result)
     return a, b, _straight(result, weights), ratio_name(result) if both else None
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.model.linear import Layout
-from tallbayes.model.links import COUNTS, Wanted
+from tallbayes.model.links import Wanted
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction_errors import FIELDS, Predicted
 from tallbayes.posterior.predictive import Own, Predictor, Regression, make_predictor
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, family_of
 
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding
@@ -114,12 +114,12 @@ def _kind(result: Result, ks: tuple[int, ...]) -> Regression | Own:
     if result.posterior is None:
         hint = "estimate again with keep_posterior=True and method=None"
         raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
-    regression = result.regression
-    if regression is not None:
-        if ks and regression.family not in COUNTS:
-            raise InputError(explain("at_least for counts", f"family {regression.family!r}", "leave it out"))
+    regression, family = result.regression, family_of(result)
+    if regression is not None and family is not None:
+        if ks and family.tail is None:
+            raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
         layout = Layout(regression.heads, regression.intercept, regression.extras)
-        return Regression(Wanted(regression.family, ks), layout)
+        return Regression(Wanted(family.name, ks), layout)
     live = result.posterior.live
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"

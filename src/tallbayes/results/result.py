@@ -14,6 +14,7 @@ from tallbayes.errors import TallbayesError
 from tallbayes.estimator.decisions import Tuning
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import Contraction
+from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.moments import Floats
 from tallbayes.structure import Structure
 
@@ -64,7 +65,7 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """The family of a regression, and where its predictors stand in theta; see `predictors`.
+    """The family of a regression, and where its predictors stand in theta; see `linear`.
 
     What was fitted is (x - means) / scales where columns were standardised, and so is the response.
     """
@@ -234,3 +235,8 @@ class Result:
         from tallbayes.views.text import describe
 
         return describe(self)
+
+
+def family_of(result: Result) -> Family | None:
+    """What is known of its family, if it has one of `tb.families`."""
+    return None if result.regression is None else CATALOGUE.get(result.regression.family)

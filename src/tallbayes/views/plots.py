@@ -13,7 +13,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.progress import shorten
-from tallbayes.results.coefficients import INTERCEPTS, Coefficient, Number, coefficients, ratio_name
+from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_slope, ratio_name
 from tallbayes.results.export import readable, require
 from tallbayes.results.result import Result
 
@@ -22,7 +22,6 @@ INTERVAL = "#2f8fd3"
 LAPLACE = "#8f969e"
 REACH = 1.959964
 LONGEST_NAME = 44
-NOT_SLOPES = (*INTERCEPTS, "overdispersion", "noise_scale")
 
 
 class Bar(NamedTuple):
@@ -63,12 +62,8 @@ def _bars(result: Result, ratios: bool) -> list[Bar]:
     if not known:
         hint = 'quantities=("mean", "sd"), which is the default'
         raise InputError(explain("a result with means and sds of its parameters", "neither", hint))
-    slopes = [each for each in known if result.regression is None or _is_slope(each.name)]
+    slopes = [each for each in known if result.regression is None or is_slope(each.name)]
     return [_bar(each, ratios) for each in slopes or known]
-
-
-def _is_slope(name: str) -> bool:
-    return name.split(".")[-1].split("[")[0] not in NOT_SLOPES
 
 
 def _bar(one: Coefficient, ratios: bool) -> Bar:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.doors.numpyro.arguments import Arguments, bind_arguments
-from tallbayes.doors.numpyro.programs import Message, Program, Site, survey
+from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site, survey
 from tallbayes.doors.numpyro.supports import constraint_of, start_value
 from tallbayes.errors import InputError, ModelError, explain
 from tallbayes.model.constraints import Constraint
@@ -71,7 +71,7 @@ def from_numpyro(
 
 def _find_plates(
     model: Callable[..., Any], arguments: Arguments, rows: Collection[str] | None
-) -> tuple[Program, list[Site], int]:
+) -> tuple[NumpyroProgram, list[Site], int]:
     """The program with its data plates, those around observed sites and as long as the rows; its sites; that length."""
     if rows is not None:
         arguments, length = arguments.with_rows_of(rows)
@@ -100,12 +100,12 @@ def _find_plates(
         raise ModelError(explain("data plates of one size", got, hint))
     length = sizes.pop()
     names = frozenset(plate.name for plates in around for plate in plates if plate.size == length)
-    program = Program(model, arguments if rows is not None else arguments.with_rows(length), names)
+    program = NumpyroProgram(model, arguments if rows is not None else arguments.with_rows(length), names)
     _require_rows_in_plates(program, sites, length)
     return program, sites, length
 
 
-def _require_rows_in_plates(program: Program, sites: list[Site], length: int) -> None:
+def _require_rows_in_plates(program: NumpyroProgram, sites: list[Site], length: int) -> None:
     plates = sorted(program.plates)
     for site in sites:
         inside = program.is_inside(site.plates)
@@ -118,7 +118,7 @@ def _require_rows_in_plates(program: Program, sites: list[Site], length: int) ->
 
 
 def _read_latent(
-    program: Program, sites: list[Site]
+    program: NumpyroProgram, sites: list[Site]
 ) -> tuple[dict[str, np.ndarray], dict[str, Constraint], dict[str, Message]]:
     """Start values and constraints of the latent sites, and all messages, of a run on the first row."""
     on_all = {site.name: site.shape for site in sites if not site.is_observed}
@@ -156,7 +156,9 @@ def _require_shape(name: str, on_all: tuple[int, ...] | None, on_one: tuple[int,
         raise ModelError(explain("latent sites whatever the number of rows", got, hint))
 
 
-def _attach_rows(program: Program, length: int, run: dict[str, Message]) -> tuple[Program, dict[str, Any]]:
+def _attach_rows(
+    program: NumpyroProgram, length: int, run: dict[str, Message]
+) -> tuple[NumpyroProgram, dict[str, Any]]:
     """All rows: those of the arguments and those that came with the model, as from `numpyro.handlers.condition`."""
     attached, data = {}, program.arguments.rows
     for name, message in run.items():
@@ -174,7 +176,7 @@ def _attach_rows(program: Program, length: int, run: dict[str, Message]) -> tupl
     return replace(program, attached=attached), data
 
 
-def _require_sum_over_rows(program: Program, model: Model, rows: dict[str, Any]) -> None:
+def _require_sum_over_rows(program: NumpyroProgram, model: Model, rows: dict[str, Any]) -> None:
     """Refuse a model whose log density on a few rows is not its prior plus the terms of each row alone."""
     count = len(jax.tree.leaves(rows)[0])
 

@@ -40,7 +40,7 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class NumpyroProgram:
     """A model with its arguments; `plates` are those of the rows.
 
     `attached` are observed sites whose values came with the model and not with its arguments, as those of

@@ -1,4 +1,4 @@
-"""What the estimators of `adapters.sklearn` share: parameters, checked rows, the fit, and where its numbers go.
+"""What the estimators of `estimators` share: parameters, checked rows, the fit, and where its numbers go.
 
 `fit` is `tb.estimate` on standardised columns, reported in the columns' own units.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from tallbayes.doors.sklearn.matrices import (
 )
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.estimate import estimate
-from tallbayes.formula.fit import EXTRAS
+from tallbayes.model.catalogue import CATALOGUE, families_of
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
@@ -41,7 +41,7 @@ from tallbayes.posterior.predictive import Regression, make_predictor
 DTYPES = [np.float64, np.float32]
 
 
-class Rows(NamedTuple):
+class CheckedRows(NamedTuple):
     """Checked arrays."""
 
     x: np.ndarray
@@ -50,52 +50,41 @@ class Rows(NamedTuple):
     offset: Floats | None = None
 
 
+# scikit-learn reads parameters off the signature of `__init__`: one is made for each estimator, with its own family.
+@dataclass(eq=False, repr=False)
 class TallEstimator(BaseEstimator):  # type: ignore[misc]
     """Parameters are kept as they are given, and looked at by `fit`."""
 
-    _families: tuple[str, ...] = ()
+    family: str
+    tolerance: float = 0.05
+    prior_scale: Any = 1.0
+    intercept_scale: float = 10.0
+    fit_intercept: bool = True
+    standardise: bool = True
+    random_state: Any = 0
+    max_seconds: float | None = None
+    max_evaluations: float | None = None
+    method: Any = None
+    _response = ""
 
-    def __init__(
-        self,
-        family: str,
-        tolerance: float,
-        prior_scale: Any,
-        intercept_scale: float,
-        fit_intercept: bool,
-        standardise: bool,
-        random_state: Any,
-        max_seconds: float | None,
-        max_evaluations: float | None,
-        method: Any,
-    ) -> None:
-        self.family = family
-        self.tolerance = tolerance
-        self.prior_scale = prior_scale
-        self.intercept_scale = intercept_scale
-        self.fit_intercept = fit_intercept
-        self.standardise = standardise
-        self.random_state = random_state
-        self.max_seconds = max_seconds
-        self.max_evaluations = max_evaluations
-        self.method = method
-
-    def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> Rows:
+    def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> CheckedRows:
         """The rows that weigh something."""
-        if self.family not in self._families:
-            raise InputError(explain(f"family one of {self._families}", repr(self.family), repr(self._families[0])))
+        families = families_of(self._response)
+        if self.family not in families:
+            raise InputError(explain(f"family one of {families}", repr(self.family), repr(families[0])))
         x, y = validate_data(self, x, y, dtype=DTYPES, **options)
         if offset is not None:
             offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
             check_consistent_length(x, offset)
         if weights is None:
-            return Rows(x, y, None, offset)
+            return CheckedRows(x, y, None, offset)
         weights = _check_sample_weight(weights, x, dtype=np.float64, ensure_non_negative=True)
         some = weights > 0
         if not some.any():
             raise DataError(explain("a sample_weight above zero", "zeros alone", "None to count every row once"))
-        return Rows(x[some], y[some], weights[some], None if offset is None else offset[some])
+        return CheckedRows(x[some], y[some], weights[some], None if offset is None else offset[some])
 
-    def _scaling(self, rows: Rows, response: Floats | None = None) -> Scaling:
+    def _scaling(self, rows: CheckedRows, response: Floats | None = None) -> Scaling:
         if not self.standardise:
             return raw_scaling(rows.x.shape[1])
         return standard_scaling(rows.x, rows.weights, bool(self.fit_intercept), response)
@@ -103,7 +92,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
     def _run(
         self,
         family: str,
-        rows: Rows,
+        rows: CheckedRows,
         scaling: Scaling,
         classes: Floats | None = None,
         change: Callable[[Model], Model] | None = None,
@@ -113,7 +102,11 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         `classes` are those with coefficients of their own, where there are more than two. `change` is what an
         estimator does to the family's model.
         """
-        (count, columns), extra, centred = rows.x.shape, EXTRAS.get(family), self.standardise and self.fit_intercept
+        (count, columns), extra, centred = (
+            rows.x.shape,
+            CATALOGUE[family].extra,
+            self.standardise and self.fit_intercept,
+        )
         width = width_for(count, columns)
         scaling, prior_scale = absorb_prior(scaling, self.prior_scale, width)
         data = {"x": scaling.apply(rows.x, width, np.float32 if centred else rows.x.dtype), "y": rows.y}
@@ -165,7 +158,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Predicted:
         """Predictions over the posterior, for checked rows."""
-        posterior, extras = self.result_.posterior, int(family in EXTRAS)
+        posterior, extras = self.result_.posterior, int(CATALOGUE[family].extra is not None)
         if posterior is None:
             hint = "method=None, whose paths are kept"
             raise InputError(explain("a fit that knows where its paths ended", self.result_.method, hint))

@@ -10,7 +10,7 @@ theta. What the three share is in `estimator`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -22,16 +22,17 @@ from sklearn.utils.validation import check_is_fitted
 from tallbayes.doors.sklearn.estimator import TallEstimator
 from tallbayes.doors.sklearn.matrices import is_small
 from tallbayes.errors import DataError, InputError, explain
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.model import Model
 from tallbayes.model.responses import check_regression
 from tallbayes.moments import Floats
 
-FREEDOM = 4.0
 LEAST_NOISE = 1e-3
 # The paths' part of a probability is signed, and their sum may leave (0, 1) by its error.
 SMALLEST_CHANCE = float(np.finfo(np.float64).eps)
 
 
+@dataclass(eq=False, repr=False)
 class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
     """Logistic or probit regression of two classes, multinomial logistic regression of more.
 
@@ -51,33 +52,8 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
     ['on time', 'late']
     """
 
-    _families = ("logistic", "probit")
-
-    def __init__(
-        self,
-        family: str = "logistic",
-        tolerance: float = 0.05,
-        prior_scale: Any = 1.0,
-        intercept_scale: float = 10.0,
-        fit_intercept: bool = True,
-        standardise: bool = True,
-        random_state: Any = 0,
-        max_seconds: float | None = None,
-        max_evaluations: float | None = None,
-        method: Any = None,
-    ) -> None:
-        super().__init__(
-            family,
-            tolerance,
-            prior_scale,
-            intercept_scale,
-            fit_intercept,
-            standardise,
-            random_state,
-            max_seconds,
-            max_evaluations,
-            method,
-        )
+    family: str = "logistic"
+    _response = "binary"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """A weight says how many equal rows a row stands for."""
@@ -127,6 +103,7 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
         return np.concatenate([np.zeros_like(heads[:1]), heads]) if len(self.classes_) > 2 else heads
 
 
+@dataclass(eq=False, repr=False)
 class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     """Linear regression with unknown noise, normal or (family="student_t") with four degrees of freedom.
 
@@ -139,33 +116,8 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     >>> model = tb.TallRegressor(family="student_t", tolerance=0.02)
     """
 
-    _families = ("linear", "student_t")
-
-    def __init__(
-        self,
-        family: str = "linear",
-        tolerance: float = 0.05,
-        prior_scale: Any = 1.0,
-        intercept_scale: float = 10.0,
-        fit_intercept: bool = True,
-        standardise: bool = True,
-        random_state: Any = 0,
-        max_seconds: float | None = None,
-        max_evaluations: float | None = None,
-        method: Any = None,
-    ) -> None:
-        super().__init__(
-            family,
-            tolerance,
-            prior_scale,
-            intercept_scale,
-            fit_intercept,
-            standardise,
-            random_state,
-            max_seconds,
-            max_evaluations,
-            method,
-        )
+    family: str = "linear"
+    _response = "real"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """A weight says how many equal rows a row stands for."""
@@ -184,11 +136,12 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
         if not return_std:
             return value
         mean, sd = (self.result_[name].value["noise_scale"] for name in ("mean", "sd"))
-        noise = (mean**2 + sd**2) * (FREEDOM / (FREEDOM - 2) if self.family == "student_t" else 1.0)
+        noise = (mean**2 + sd**2) * CATALOGUE[self.family].noise_variance
         spread = self._predicted(x, self.family).sd[:, 0] * self.scaling_.response_scale
         return value, np.sqrt(noise + spread**2)
 
 
+@dataclass(eq=False, repr=False)
 class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     """Poisson or negative binomial regression of counts, with mean exp(x . theta + intercept + offset).
 
@@ -199,33 +152,8 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     >>> model = tb.TallCountRegressor(family="negative_binomial", prior_scale=0.5)
     """
 
-    _families = ("poisson", "negative_binomial")
-
-    def __init__(
-        self,
-        family: str = "poisson",
-        tolerance: float = 0.05,
-        prior_scale: Any = 1.0,
-        intercept_scale: float = 10.0,
-        fit_intercept: bool = True,
-        standardise: bool = True,
-        random_state: Any = 0,
-        max_seconds: float | None = None,
-        max_evaluations: float | None = None,
-        method: Any = None,
-    ) -> None:
-        super().__init__(
-            family,
-            tolerance,
-            prior_scale,
-            intercept_scale,
-            fit_intercept,
-            standardise,
-            random_state,
-            max_seconds,
-            max_evaluations,
-            method,
-        )
+    family: str = "poisson"
+    _response = "count"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """A weight says how many equal rows a row stands for; offsets are added to x . theta."""

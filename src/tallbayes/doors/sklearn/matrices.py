@@ -1,7 +1,6 @@
 """Matrices: plain columns standardised for a fit, and parameters reported in the units of the columns.
 
-    z_ij = (x_ij - m_j) / s_j,     theta_j ~ N(0, 1)
-    b_j = s_y theta_j / s_j,       b_0 = m_y + s_y (theta_0 - sum_j m_j theta_j / s_j),       noise = s_y noise_scale
+z_ij = (x_ij - m_j) / s_j,     theta_j ~ N(0, 1),     and back as in `units`
 
 m_j is the weighted mean, or 0 where there is no intercept; s_j is the weighted standard deviation by the prior scale of
 its coefficient. A column that never changes has a standard deviation of 1 here: about its mean it is 0, and its
@@ -25,10 +24,12 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimator.estimates import Estimate
+from tallbayes.formula.units import own_extra, own_intercept, own_slopes
+from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
-from tallbayes.results.result import Level, Regression, Result
+from tallbayes.results.result import Level, Result
 from tallbayes.structure import Structure
 
 SMALL_ROWS = 4096
@@ -134,23 +135,22 @@ def absorb_prior(scaling: Scaling, prior_scale: Any, width: int) -> tuple[Scalin
     return replace(scaling, scales=scaling.scales / np.where(flat, 1.0, scales)), left
 
 
-def in_units_of(model: Model, scaling: Scaling, width: int, extra: str | None) -> Model:
+def in_units_of(model: Model, scaling: Scaling, width: int, extra: Extra | None) -> Model:
     """The model with its parameters reported for raw columns and response; `extra` stands beside coefficients."""
     units = scaling.units(width)
     return replace(model, report=partial(_report, extra), units=units, affine_report=extra is None)
 
 
-def _report(extra: str | None, theta: Any, units: Any) -> Any:
+def _report(extra: Extra | None, theta: Any, units: Any) -> Any:
     parts = theta if isinstance(theta, dict) else {"coefficients": theta}
-    slopes = units["response_scale"] * parts["coefficients"] / units["scales"]
+    slopes = own_slopes(parts["coefficients"], units)
     # In the place of a column beyond the first is shown once more: what differs by rounding alone upsets a test of
     # means, and the program must not depend on how many there are.
     own = {"coefficients": jnp.take(slopes, units["shown"].astype(np.int32), axis=-1)}
     if "intercept" in parts:
-        raised = units["response_scale"] * parts["intercept"] + units["response_mean"]
-        own["intercept"] = raised - slopes @ units["means"]
+        own["intercept"] = own_intercept(parts["intercept"], slopes, units)
     if extra:
-        own[extra] = parts[extra] * (units["response_scale"] if extra == "noise_scale" else 1.0)
+        own[extra.name] = own_extra(parts[extra.name], extra, units)
     return own
 
 
@@ -162,7 +162,11 @@ class Names:
     names: Sequence[str] | None
     classes: Sequence[str] | None
     intercept: bool
-    extra: str | None
+    extra: Extra | None
+
+    @property
+    def heads(self) -> int:
+        return 1 if self.classes is None else len(self.classes)
 
     @property
     def structure(self) -> Structure:
@@ -174,7 +178,7 @@ class Names:
         if self.intercept:
             items.append(("intercept", self._by_class(number)))
         if self.extra:
-            items.append((self.extra, number))
+            items.append((self.extra.name, number))
         return Structure.container("dict", items)
 
     def _by_class(self, one: Structure) -> Structure:
@@ -182,30 +186,29 @@ class Names:
 
     def reading(self, scaling: Scaling) -> Reading:
         """How these parameters are read off those of standardised columns, head by head."""
-        heads, d = 1 if self.classes is None else len(self.classes), self.columns
+        heads, d, units = self.heads, self.columns, scaling.units(self.columns)
         size = heads * (d + self.intercept) + (self.extra is not None)
-        matrix, offset = np.zeros((size, size)), np.zeros(size)
-        slopes = scaling.response_scale / scaling.scales
+        matrix, offset, nothing = np.zeros((size, size)), np.zeros(size), np.zeros(d)
+        slopes, moves = own_slopes(np.ones(d), units), {**units, "response_mean": 0.0}
         for head in range(heads):
-            own = slice(head * d, (head + 1) * d)
+            own, place = slice(head * d, (head + 1) * d), heads * d + head
             matrix[own, own] = np.diag(slopes)
             if self.intercept:
-                place = heads * d + head
-                matrix[place, own], matrix[place, place] = -slopes * scaling.means, scaling.response_scale
-                offset[place] = scaling.response_mean
+                matrix[place, own] = own_intercept(nothing, matrix[own, own], moves)
+                matrix[place, place] = own_intercept(1.0, nothing, moves)
+                offset[place] = own_intercept(0.0, nothing, units)
         parts = [Part("real", (), (size - (self.extra is not None),))]
         if self.extra:
-            matrix[-1, -1] = scaling.response_scale if self.extra == "noise_scale" else 1.0
+            matrix[-1, -1] = own_extra(1.0, self.extra, units)
             parts.append(Part("positive", (), (1,)))
         row, column = np.nonzero(matrix)
         return Reading(self.structure, tuple(parts), Entries(row, column, matrix[row, column]), offset)
 
     def places(self, width: int) -> np.ndarray:
         """Where the parameters of these columns stand in a flat theta of `width` columns."""
-        heads = 1 if self.classes is None else len(self.classes)
-        slopes = np.arange(heads * width).reshape(heads, width)[:, : self.columns].ravel()
-        rest = heads * self.intercept + (self.extra is not None)
-        return np.concatenate([slopes, heads * width + np.arange(rest)])
+        slopes = np.arange(self.heads * width).reshape(self.heads, width)[:, : self.columns].ravel()
+        rest = self.heads * self.intercept + (self.extra is not None)
+        return np.concatenate([slopes, self.heads * width + np.arange(rest)])
 
 
 def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Result:
@@ -226,20 +229,8 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
         levels=tuple(_narrowed_level(level, places) for level in result.levels),
         anchor=anchor,
         posterior=posterior,
-        regression=_in_raw_columns(result.regression, scaling),
+        regression=None if result.regression is None else replace(result.regression, **vars(scaling)),
         continuation=None,
-    )
-
-
-def _in_raw_columns(regression: Regression | None, scaling: Scaling) -> Regression | None:
-    if regression is None:
-        return None
-    return replace(
-        regression,
-        means=scaling.means,
-        scales=scaling.scales,
-        response_mean=scaling.response_mean,
-        response_scale=scaling.response_scale,
     )
 
 

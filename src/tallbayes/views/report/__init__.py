@@ -19,7 +19,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Status
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, family_of
 from tallbayes.views.report.answer import answer, as_pairs, finding
 from tallbayes.views.report.cost import cost
 from tallbayes.views.report.effects import Effects, effects_of
@@ -28,15 +28,6 @@ from tallbayes.views.report.markup import Markup, counted, element, join, listed
 from tallbayes.views.report.stylesheet import SHEET
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-FAMILIES = {
-    "logistic": "Logistic regression",
-    "probit": "Probit regression",
-    "linear": "Linear regression",
-    "student_t": "Linear regression with Student-t noise",
-    "poisson": "Poisson regression",
-    "negative_binomial": "Negative binomial regression",
-    "multinomial": "Multinomial regression",
-}
 UNITS = {"tolerance": " posterior sd", "relative_tolerance": " of its value", "absolute_tolerance": ""}
 SHORT_OF_BUDGET = (
     "The numbers are the best this run has. Their errors are stated as far as they are known, and are larger than what "
@@ -130,11 +121,9 @@ def _section(name: str, heading: str, content: Markup) -> Markup:
 
 def _title(result: Result, effects: Effects) -> str:
     """What was fitted, in a few words."""
-    family = FAMILIES.get(result.regression.family) if result.regression is not None else None
-    if family and result.encoding is not None:
-        return f"{family} of {result.encoding['response']}"
-    if family:
-        return family
+    family = family_of(result)
+    if family is not None:
+        return family.title if result.encoding is None else f"{family.title} of {result.encoding['response']}"
     if not effects.all:
         return f"Posterior expectations of {listed(list(result))}"
     return f"Posterior of {counted(len(effects.all), 'parameter')}"
@@ -161,8 +150,8 @@ def _formula(result: Result) -> str | None:
 def _lead(result: Result, effects: Effects, settings: dict[str, Any]) -> str:
     """What was fitted to what, and what the intervals say."""
     kind = "coefficient" if effects.is_regression else "parameter"
-    family = FAMILIES.get(result.regression.family) if result.regression is not None else None
-    what = family or "A posterior"
+    family = family_of(result)
+    what = "A posterior" if family is None else family.title
     size = f" with {counted(len(effects.all), kind)}" if effects.all else ""
     source = f" of {os.path.basename(str(settings['data']))}" if settings.get("data") else ""
     rows = f"{what}{size}, given {counted(result.cost.num_data, 'row')}{source}."

@@ -17,7 +17,7 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Number
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, family_of
 from tallbayes.views.document import component_names
 from tallbayes.views.report.charts import Interval, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, most_notable
@@ -290,8 +290,8 @@ def _name(result: Result) -> str:
 
 def _response(result: Result) -> str:
     """What a single predicted number is called."""
-    family = None if result.regression is None else result.regression.family
-    if family not in ("logistic", "probit"):
+    family = family_of(result)
+    if family is None or family.response != "binary":
         return f"expected {_name(result)}" if result.regression is not None else "prediction"
     classes = None if result.encoding is None else result.encoding["classes"]
     if classes is None or classes[-1] in (True, 1):

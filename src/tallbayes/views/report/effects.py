@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 
-from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_slope, ratio_name
+from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_ratio, ratio_name
 from tallbayes.results.result import Result
 from tallbayes.views.report.terms import Term, terms_of
 
@@ -78,7 +78,7 @@ def effects_of(result: Result) -> Effects:
     terms = terms_of(result, [each.name for each in found])
     has_quantiles = kept.posterior is not None
     pairs = zip(terms, found, strict=True)
-    made = tuple(_effect(term, each, is_slope(each.name, result), has_quantiles) for term, each in pairs)
+    made = tuple(_effect(term, each, is_ratio(each.name, result), has_quantiles) for term, each in pairs)
     return Effects(made, ratio_name(result), has_quantiles, others, result.regression is not None)
 
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tallbayes.model.catalogue import EXTRAS
 from tallbayes.progress import shorten
 from tallbayes.results.coefficients import INTERCEPTS
 from tallbayes.results.result import Result
 
 LONGEST = 44
-EXTRAS = ("noise_scale", "overdispersion")
 CODED = re.compile(r"(?P<factor>.+?)\[T\.(?P<level>.*)\]", re.DOTALL)
 LABELLED = re.compile(r"C\((?P<column>[^(),]+)(,.*)?\)", re.DOTALL)
 

@@ -1,0 +1,80 @@
+"""The catalogue of families: one record each, in plain words and numbers, so that help needs no JAX to list them.
+
+A family is composed of a response (`responses`), a link (`links`), a density (`densities`) and perhaps a parameter
+beside the coefficients. `families` makes models of these; whatever else is to be known of one is read off its record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEGREES_OF_FREEDOM = 4.0
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A positive parameter beside the coefficients, in the units of the response or in none."""
+
+    name: str
+    has_units: bool
+
+
+@dataclass(frozen=True)
+class Family:
+    """What is known of a regression by its name.
+
+    `title` is what a report calls it. `response` is what y may be: binary, real, count or class; `link` is how the mean
+    of y follows from eta and, where there is a `tail`, P(y >= k). `ratio` is what exp of a coefficient is called. With
+    `by_class` every class but the first has coefficients of its own, and no offset. The density is `log_concave` in
+    eta, given the extra; `noise_variance` is that of y about its mean for a noise scale of 1.
+    """
+
+    name: str
+    title: str
+    response: str
+    link: str
+    tail: str | None = None
+    extra: Extra | None = None
+    ratio: str | None = None
+    by_class: bool = False
+    log_concave: bool = True
+    noise_variance: float = 1.0
+
+
+NOISE = Extra("noise_scale", has_units=True)
+EXCESS = Extra("overdispersion", has_units=False)
+
+CATALOGUE = {
+    family.name: family
+    for family in (
+        Family("logistic", "Logistic regression", "binary", "logit", ratio="odds ratio"),
+        Family("probit", "Probit regression", "binary", "probit"),
+        Family("linear", "Linear regression", "real", "identity", extra=NOISE),
+        Family(
+            "student_t",
+            "Linear regression with Student-t noise",
+            "real",
+            "identity",
+            extra=NOISE,
+            log_concave=False,
+            noise_variance=DEGREES_OF_FREEDOM / (DEGREES_OF_FREEDOM - 2),
+        ),
+        Family("poisson", "Poisson regression", "count", "log", "poisson", ratio="rate ratio"),
+        Family(
+            "negative_binomial",
+            "Negative binomial regression",
+            "count",
+            "log",
+            "negative_binomial",
+            extra=EXCESS,
+            ratio="rate ratio",
+        ),
+        Family("multinomial", "Multinomial regression", "class", "softmax", ratio="odds ratio", by_class=True),
+    )
+}
+EXTRAS = tuple(dict.fromkeys(family.extra.name for family in CATALOGUE.values() if family.extra is not None))
+
+
+def families_of(response: str) -> tuple[str, ...]:
+    """The names of those with such a response, the plainest first."""
+    return tuple(name for name, family in CATALOGUE.items() if family.response == response)
