@@ -24,9 +24,8 @@ from tallbayes.formula.formula import build_design
 from tallbayes.formula.streaming import StoredDesign, build_stored_design
 from tallbayes.model.weights import WEIGHT
 from tallbayes.rows import packed
-from tallbayes.rows.batches import batches
-from tallbayes.rows.frames import open_source, read_table
 from tallbayes.rows.on_disk import Stored
+from tallbayes.rows.sources import open_source
 from tallbayes.setup import preparation
 
 TENTHS = (np.floor(HOUR / 8) / 10).astype(np.float64)
@@ -66,14 +65,14 @@ def build(formula: str, table: Any, **options: Any) -> StoredDesign:
 
 
 def test_columns_come_back_as_they_were_written(table: Stored) -> None:
-    back = read_table(table)
+    back = open_source(table).read()
     places = np.argsort(np.asarray(back.column("distance")))
     assert back.column("late").type == pa.bool_()
     assert back.column("carrier").take(places).to_pylist() == CARRIER[np.argsort(DISTANCE)].tolist()
     assert np.asarray(back.column("hour").take(places)).tolist() == HOUR[np.argsort(DISTANCE)].tolist()
     assert back.column("holes").null_count == sum(each is None for each in GAPS["holes"])
     assert back.column("broken").null_count == np.isnan(GAPS["broken"]).sum()
-    assert sum(batch.num_rows for batch in batches(table.path, ["hour"])) == NUM_ROWS
+    assert sum(batch.num_rows for batch in open_source(table.path).batches(["hour"])) == NUM_ROWS
 
 
 EXACT = [
@@ -96,7 +95,7 @@ EXACT = [
 def test_designs_equal_those_of_the_same_rows_in_memory(
     formula: str, standardise: bool, table: Stored, reading: str
 ) -> None:
-    expected = build_design(formula, read_table(table), standardise=standardise)
+    expected = build_design(formula, open_source(table).read(), standardise=standardise)
     found = build(formula, table, standardise=standardise)
     assert found.names == expected.names == build_design(formula, GAPS).names
     assert found.notes[:-1] == expected.notes
@@ -135,7 +134,7 @@ def test_rows_with_gaps_are_dropped_with_the_levels_they_had(tmp_path: Path, rea
     rows = {**GAPS, "broken": np.where(GAPS["rare"] == "only once", np.nan, GAPS["broken"])}
     table = ingested(rows, tmp_path)
     formula, options = "delay ~ rare + broken + poly(holes, 2)", {"missing": "drop", "response": "real"}
-    expected = build_design(formula, read_table(table), **options, standardise_response=True)
+    expected = build_design(formula, open_source(table).read(), **options, standardise_response=True)
     found = build(formula, table, **options, standardise_response=True)
     assert found.names == expected.names
     assert found.dropped == expected.dropped > 100
@@ -146,7 +145,7 @@ def test_rows_with_gaps_are_dropped_with_the_levels_they_had(tmp_path: Path, rea
 
 @pytest.mark.parametrize("formula", ["count ~ hour", "carrier ~ hour", "late ~ hour"])
 def test_classes_are_those_of_all_rows(formula: str, table: Stored, reading: str) -> None:
-    expected = build_design(formula, read_table(table), response="class")
+    expected = build_design(formula, open_source(table).read(), response="class")
     found = build(formula, table, response="class")
     assert found.encoding.classes == expected.encoding.classes
     np.testing.assert_array_equal(found.rows.rows()["y"], expected.y)
@@ -156,7 +155,7 @@ def test_classes_are_those_of_all_rows(formula: str, table: Stored, reading: str
 def test_a_response_may_be_a_transform(left: str, table: Stored, reading: str) -> None:
     options = {"response": "real", "standardise_response": True}
     expected, found = (
-        build_design(f"{left} ~ carrier", read_table(table), **options),
+        build_design(f"{left} ~ carrier", open_source(table).read(), **options),
         build(f"{left} ~ carrier", table, **options),
     )
     np.testing.assert_allclose(found.rows.rows()["y"], expected.y, atol=1e-6)
@@ -165,7 +164,7 @@ def test_a_response_may_be_a_transform(left: str, table: Stored, reading: str) -
 
 def test_weights_and_offset_travel_with_the_rows(table: Stored, reading: str) -> None:
     options = {"weights": "exposure", "offset": "air time", "response": "real", "standardise_response": True}
-    expected = build_design("delay ~ hour", read_table(table), **options)
+    expected = build_design("delay ~ hour", open_source(table).read(), **options)
     found = build("delay ~ hour", table, **options)
     assert found.weights == WEIGHT
     np.testing.assert_allclose(found.rows.rows()[WEIGHT], expected.weights, rtol=1e-6)
@@ -288,7 +287,7 @@ def test_bad_input(name: str, table: Stored, reading: str) -> None:
     assert part in str(caught.value)
     if not {"weights in an array", "negative weights"} & {name}:
         with pytest.raises(kind) as expected:
-            build_design(formula, read_table(table), **options)
+            build_design(formula, open_source(table).read(), **options)
         if name not in ("fractions for counts", "not finite"):
             assert str(caught.value).replace("'f.table'", "the table") == str(expected.value)
 
@@ -306,7 +305,7 @@ from tallbayes.rows import packed
 from tallbayes.formula import survey
 from tallbayes.formula.formula import build_design
 from tallbayes.formula.streaming import build_stored_design
-from tallbayes.rows.frames import open_source
+from tallbayes.rows.sources import open_source
 packed.BATCH_ROWS, survey.SAMPLE_ROWS = 2**16, 2**16
 peak, done = 0, False
 def anonymous():

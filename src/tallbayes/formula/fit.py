@@ -27,7 +27,7 @@ from tallbayes.model.families import FAMILIES
 from tallbayes.model.model import Model
 from tallbayes.progress import reporter, teller
 from tallbayes.results.result import Result
-from tallbayes.rows.frames import open_source, suggestion
+from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
 RESPONSES = {

@@ -18,7 +18,7 @@ from tallbayes.formula.expressions import Parsed, parse
 from tallbayes.formula.outcomes import Outcome, read_outcome
 from tallbayes.formula.standardising import standardise as standardise_columns
 from tallbayes.rows.columns import count_missing, drop_missing, kind_of, levels_of
-from tallbayes.rows.frames import Source, as_arrow, open_source
+from tallbayes.rows.sources import Source, as_arrow, open_source
 
 MISSING = ("error", "drop")
 

@@ -34,9 +34,9 @@ from tallbayes.formula.standardising import Moments, require_rows
 from tallbayes.formula.survey import Learnt, Rows, survey
 from tallbayes.model.weights import WEIGHT, require_weights
 from tallbayes.rows.columns import kind_of
-from tallbayes.rows.frames import Source
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.ranges import Ranges
+from tallbayes.rows.sources import Source
 from tallbayes.watch import begin
 
 log = logging.getLogger("tallbayes")

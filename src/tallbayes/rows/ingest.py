@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
-from tallbayes.rows.batches import pieces
 from tallbayes.rows.columns import require
 from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
+from tallbayes.rows.formats import format_of
 from tallbayes.rows.on_disk import MOST_ROWS, Stored
 from tallbayes.rows.packing import Layout, Learnt, layout, pack
 from tallbayes.rows.shuffling import Deal, buckets_for, sync_file, write_whole
@@ -117,6 +117,7 @@ class Run:
         file.require_unchanged()
         self.rows_of = self.rows_of or [0]
         wanted = [column.name for column in self.learnt]
+        pieces = format_of(file.path).pieces
         for piece in _ahead(pieces(file.path, wanted, self.rows_of[-1], _types_of(self.learnt))):
             rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1])
             with writing(self.work.folder):

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.rows.columns import require
+from tallbayes.rows.columns import BATCH_ROWS, require
 from tallbayes.rows.on_disk import Column, Stored
 
-BATCH_ROWS = 2**17
 PROBE_ROWS = 2**12
 MOST_LABELS = 1000
 
