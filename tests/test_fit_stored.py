@@ -23,7 +23,7 @@ from tallbayes.formula import designs, fit, survey
 from tallbayes.formula.formula import build_design
 from tallbayes.formula.streaming import StoredDesign, build_stored_design
 from tallbayes.model.weights import WEIGHT
-from tallbayes.rows import packed
+from tallbayes.rows import packing
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.sources import open_source
 from tallbayes.setup import preparation
@@ -54,7 +54,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """All rows at once, or batch after batch with a sample to learn from; designs are made anew for each."""
     if request.param == "sampled":
-        monkeypatch.setattr(packed, "BATCH_ROWS", 64)
+        monkeypatch.setattr(packing, "BATCH_ROWS", 64)
         monkeypatch.setattr(survey, "SAMPLE_ROWS", 100)
     monkeypatch.setattr(designs.Place, "folders", lambda place: [tmp_path / "beside", tmp_path / "temporary"])
     return str(request.param)
@@ -301,12 +301,12 @@ def test_a_table_of_arrays_is_for_another_door(tmp_path: Path) -> None:
 PEAK = """
 import json, os, sys, threading, time
 import tallbayes as tb
-from tallbayes.rows import packed
+from tallbayes.rows import packing
 from tallbayes.formula import survey
 from tallbayes.formula.formula import build_design
 from tallbayes.formula.streaming import build_stored_design
 from tallbayes.rows.sources import open_source
-packed.BATCH_ROWS, survey.SAMPLE_ROWS = 2**16, 2**16
+packing.BATCH_ROWS, survey.SAMPLE_ROWS = 2**16, 2**16
 peak, done = 0, False
 def anonymous():
     with open("/proc/self/status") as status:

@@ -22,7 +22,7 @@ from tallbayes.formula.expressions import Parsed, read_expression
 from tallbayes.formula.transforms import Call, Sums, calls_of, sums_for
 from tallbayes.rows.columns import complete_rows, cut_levels, kind_of, levels_of, require
 from tallbayes.rows.on_disk import Stored
-from tallbayes.rows.packed import packed_batches
+from tallbayes.rows.packing import packed_batches
 from tallbayes.watch import begin_pass, count_rows
 
 SAMPLE_ROWS = 2**18

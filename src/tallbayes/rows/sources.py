@@ -26,7 +26,7 @@ from tallbayes.errors import DataError, explain
 from tallbayes.rows.columns import BATCH_ROWS, normalised, normalised_table, one_line, require, table_of
 from tallbayes.rows.formats import format_of, reading
 from tallbayes.rows.on_disk import HEADER, Stored, open_table
-from tallbayes.rows.packed import packed_batches, read_packed, require_columns
+from tallbayes.rows.packing import packed_batches, read_packed, require_columns
 
 MANY_COLUMNS = 20
 
