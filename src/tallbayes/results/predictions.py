@@ -237,26 +237,24 @@ def predict_batches(result: Result, rows: Any, *, at_least: Any = None, offset: 
 
 def _write(parts: Iterator[Prediction], path: Path) -> int:
     """Into a file, a batch at a time; the number of rows."""
+    from tallbayes.rows.atomic import replacing
     from tallbayes.rows.columns import require
     from tallbayes.rows.formats import WRITERS
 
     arrow = require("pyarrow")
     if path.suffix not in WRITERS:
         raise InputError(explain(f"out ending in {' or '.join(WRITERS)}", repr(path.name), "predictions.parquet"))
-    partial, count, writer = path.with_name(path.name + ".partial"), 0, None
-    try:
-        for part in parts:
-            table = arrow.table(part.columns())
-            writer = writer or WRITERS[path.suffix](partial, table.schema)
-            writer.write_table(table)
-            count += table.num_rows
-        if writer is not None:
-            writer.close()
-            os.replace(partial, path)
-    finally:
-        if writer is not None:
-            writer.close()
-        partial.unlink(missing_ok=True)
-    if not count:
-        raise DataError(explain("at least one row", "0 rows", "check the table"))
+    count, writer = 0, None
+    with replacing(path) as partial:
+        try:
+            for part in parts:
+                table = arrow.table(part.columns())
+                writer = writer or WRITERS[path.suffix](partial, table.schema)
+                writer.write_table(table)
+                count += table.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+        if not count:
+            raise DataError(explain("at least one row", "0 rows", "check the table"))
     return count

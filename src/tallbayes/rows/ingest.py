@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
+from tallbayes.rows.atomic import sync_file
 from tallbayes.rows.columns import require
 from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
 from tallbayes.rows.formats import format_of
 from tallbayes.rows.on_disk import MOST_ROWS, Stored
 from tallbayes.rows.packing import FieldLayout, LearntColumn, layout, pack
-from tallbayes.rows.shuffling import Deal, buckets_for, sync_file, write_whole
+from tallbayes.rows.shuffling import Deal, buckets_for, write_whole
 from tallbayes.rows.unfinished import Look, Making, Unfinished, finished_before, unfinished_table, writing
 
 FORMAT = "tallbayes ingest 1"
@@ -186,7 +187,8 @@ class Ingestion:
         self._tell("sealing", 0.0, num_rows, num_rows)
         source = {**self.asked, "rows": self.rows_of}
         with writing(self.work.folder):
-            return self.work.seal(num_rows, self.layout.fields, True, self.layout.columns, source)
+            made = Stored(self.work.table, num_rows, True, self.layout.fields, {}, self.layout.columns, source)
+            return self.work.seal(made)
 
     def _share_read(self, number: int, share: float) -> float:
         before = sum(file.size for file in self.files[:number])

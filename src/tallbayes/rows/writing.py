@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
+from tallbayes.rows.atomic import replacing
 from tallbayes.rows.on_disk import Field, Stored
 from tallbayes.rows.ranges import Ranges
 from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
@@ -68,7 +69,7 @@ def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
     if not num_rows:
         raise DataError(explain("at least one row", "0 rows", "check what makes the chunks"))
     with writing(work.folder):
-        return work.seal(num_rows, form.fields(), shuffled=True)
+        return work.seal(Stored(work.table, num_rows, True, form.fields(), {}))
 
 
 class _Form:
@@ -208,8 +209,7 @@ def _write_as_they_come(work: Unfinished, form: _Form, chunks: Iterator[np.ndarr
 
 def _narrow(work: Unfinished, name: str) -> None:
     """Rewrite a field of float64 in float32, a block at a time."""
-    wide, narrow = work.table / f"{name}.bin", work.table / f"{name}.narrow"
-    with open(wide, "rb") as old, open(narrow, "wb", 0) as new:
+    wide = work.table / f"{name}.bin"
+    with replacing(wide) as narrow, open(wide, "rb") as old, open(narrow, "wb", 0) as new:
         while len(block := np.fromfile(old, np.float64, BLOCK_BYTES // 8)):
             write_whole(new.fileno(), block.astype(np.float32))
-    os.replace(narrow, wide)
