@@ -30,13 +30,13 @@ from tallbayes.formula.formula import (
     response_units,
 )
 from tallbayes.formula.outcomes import Outcome, read_outcome, response_numbers
-from tallbayes.formula.standardising import Moments, require_rows
-from tallbayes.formula.survey import Learnt, Rows, survey
+from tallbayes.formula.standardising import Standardiser, require_rows
+from tallbayes.formula.survey import CompleteRows, Learnt, survey
 from tallbayes.model.weights import WEIGHT, require_weights
 from tallbayes.rows.columns import kind_of
 from tallbayes.rows.on_disk import Stored
-from tallbayes.rows.ranges import Ranges
 from tallbayes.rows.sources import Source
+from tallbayes.rows.statistics import ColumnStatistics
 from tallbayes.watch import begin
 
 log = logging.getLogger("tallbayes")
@@ -91,7 +91,7 @@ def build_stored_design(
     if found is None:
         columns = dict.fromkeys([*parsed.left_columns, *parsed.right_columns, *filter(None, beside.values())])
         source.require(list(columns))
-        rows = Rows(source.stored, tuple(columns))
+        rows = CompleteRows(source.stored, tuple(columns))
         if missing == "error":
             refuse_missing({each.name: each.missing for each in _used(rows) if each.missing})
         measured = _measure(formula, parsed, survey(parsed, rows), asked)
@@ -109,7 +109,7 @@ def _require_names(beside: dict[str, Any]) -> None:
             raise InputError(explain(f"{name} by name, for a table on disk", f"a {type(given).__name__}", hint))
 
 
-def _used(rows: Rows) -> list[Any]:
+def _used(rows: CompleteRows) -> list[Any]:
     columns = {column.name: column for column in rows.stored.columns}
     return [columns[name] for name in rows.columns]
 
@@ -179,7 +179,7 @@ def _measure(formula: str, parsed: Parsed, learnt: Learnt, asked: dict[str, Any]
     log.info("design: means and scales of %d columns over %s rows", len(coding.names), f"{total:,}")
     begin("encoding columns", f"means and scales of {len(coding.names)}")
     levels = _class_levels(parsed, learnt, asked["response"])
-    moments, response, count = Moments(coding), Ranges(), 0
+    moments, response, count = Standardiser(coding), ColumnStatistics(), 0
     outcome = None
     for batch in learnt.rows:
         outcome = _outcome(parsed, learnt, batch, asked["response"], levels)
@@ -201,7 +201,7 @@ def _measure(formula: str, parsed: Parsed, learnt: Learnt, asked: dict[str, Any]
     encoding = Encoding(coding, tuple(means.tolist()), tuple(scales.tolist()), parsed.left, outcome.classes)
     notes = notes_of(parsed, outcome, total - count, total)
     if asked["standardise_response"]:
-        mean = float(response.origin[0] + response.mean[0]) if coding.intercept else 0.0
+        mean = float(response.centre[0]) if coding.intercept else 0.0
         spread = float(np.sqrt(response.squares[0] / count))
         note = response_units(parsed.left, mean, spread, coding.intercept)
         encoding, notes = replace(encoding, response_mean=mean, response_scale=spread), (*notes, note)

@@ -19,7 +19,7 @@ import numpy as np
 from tallbayes.errors import DataError, explain
 from tallbayes.formula.coding import LEVEL_LIMIT, Coding, evaluate_expression, learn, terms_of
 from tallbayes.formula.expressions import Parsed, read_expression
-from tallbayes.formula.transforms import Call, Sums, calls_of, sums_for
+from tallbayes.formula.transforms import Call, RowSums, calls_of, sums_for
 from tallbayes.rows.columns import complete_rows, cut_levels, kind_of, levels_of, require
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.packing import packed_batches
@@ -34,7 +34,7 @@ log = logging.getLogger("tallbayes")
 
 
 @dataclass(frozen=True)
-class Rows:
+class CompleteRows:
     """The rows of a table on disk that miss nothing in some columns, a batch at a time, as often as they are wanted.
 
     `levels` are those that are left of a text.
@@ -82,11 +82,11 @@ class Learnt:
 
     coding: Coding
     states: dict[str, Any]
-    rows: Rows
+    rows: CompleteRows
     notes: tuple[str, ...] = ()
 
 
-def survey(parsed: Parsed, rows: Rows) -> Learnt:
+def survey(parsed: Parsed, rows: CompleteRows) -> Learnt:
     """Learn a formula from rows, in one pass over them if its terms ask for that, else from the first."""
     factors = dict.fromkeys(factor for term in terms_of(parsed.right) for factor in term.factors)
     right = [factor.expr for factor in factors if factor.eval_method.value != "literal"]
@@ -112,7 +112,7 @@ def survey(parsed: Parsed, rows: Rows) -> Learnt:
 
 
 def _learn(
-    parsed: Parsed, rows: Rows, calls: tuple[Call, ...], table: Any, exact: Mapping[str, Any] | None = None
+    parsed: Parsed, rows: CompleteRows, calls: tuple[Call, ...], table: Any, exact: Mapping[str, Any] | None = None
 ) -> Learnt:
     """The coding that a table tells, with what is known exactly in place of what the table tells."""
 
@@ -132,7 +132,7 @@ def _learn(
     )
 
 
-def _widened(states: dict[str, Any], calls: tuple[Call, ...], rows: Rows) -> dict[str, Any]:
+def _widened(states: dict[str, Any], calls: tuple[Call, ...], rows: CompleteRows) -> dict[str, Any]:
     """Splines whose ends leave room for what float32 has rounded: new rows may hold the same values unrounded."""
     fields = {field.name: field.dtype for field in rows.stored.fields}
     single = {column.name for column in rows.stored.columns if fields[column.field] == "float32"}
@@ -167,7 +167,7 @@ class _Look(Protocol):
     def add(self, values: np.ndarray, batch: Any) -> None: ...
 
 
-def _look_at_all(rows: Rows, calls: tuple[Call, ...], sample: Any, states: dict[str, Any]) -> dict[str, _Look]:
+def _look_at_all(rows: CompleteRows, calls: tuple[Call, ...], sample: Any, states: dict[str, Any]) -> dict[str, _Look]:
     """One pass over all rows, a look for every call, and one for every text of which rows are dropped."""
     texts = [name for name in sample.column_names if kind_of(sample.column(name)) == "categories"]
     arguments = {call.key: call.argument for call in calls if call.argument.strip("`") not in texts}
@@ -200,7 +200,7 @@ def _most_levels(stored: Stored, name: str) -> int:
 class _Total:
     """Sums, for which no row is kept."""
 
-    sums: Sums
+    sums: RowSums
     kept: list[Any] = field(default_factory=list)
 
     def add(self, values: np.ndarray, batch: Any) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from tallbayes.errors import DataError, explain
 from tallbayes.rows.columns import BATCH_ROWS, is_text, require, unusable
 from tallbayes.rows.on_disk import Column, Field, Stored
-from tallbayes.rows.ranges import Ranges
+from tallbayes.rows.statistics import ColumnStatistics
 
 MOST_LEVELS = 100_000
 BLOCK_BYTES = 2**18
@@ -39,32 +39,36 @@ class LearntColumn:
     kind: str = ""
     single: bool = True
     missing: int = 0
-    ranges: Ranges = field(default_factory=Ranges)
+    statistics: ColumnStatistics = field(default_factory=ColumnStatistics)
     levels: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_code(self) -> bool:
         if self.kind == "whole":
-            return not self.missing and bool(self.ranges.least[0] >= -(2**31) and self.ranges.largest[0] < 2**31)
+            found = self.statistics
+            return not self.missing and bool(found.least[0] >= -(2**31) and found.largest[0] < 2**31)
         return self.kind in ("bool", "text")
 
     @property
     def needs_float64(self) -> bool:
         if self.kind == "whole":
-            return bool(self.ranges.size[0] > EXACT_IN_FLOAT32)
-        return not self.single and self.ranges.needs_float64()
+            return bool(self.statistics.size[0] > EXACT_IN_FLOAT32)
+        return not self.single and self.statistics.needs_float64()
 
     def merge_kind(self, kind: str, where: str) -> None:
         """Numbers are wider than whole numbers; any other two kinds do not go together."""
         self.kind = merged(self.kind, kind, self.name, where)
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "ranges": self.ranges.to_json(), "levels": list(self.levels)}
+        found = {**vars(self), "ranges": self.statistics.to_json(), "levels": list(self.levels)}
+        del found["statistics"]
+        return found
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> LearntColumn:
         levels = {level: code for code, level in enumerate(found["levels"])}
-        return LearntColumn(**{**found, "ranges": Ranges.from_json(found["ranges"]), "levels": levels})
+        known = {name: value for name, value in found.items() if name != "ranges"}
+        return LearntColumn(**{**known, "statistics": ColumnStatistics.from_json(found["ranges"]), "levels": levels})
 
 
 def merged(before: str, kind: str, name: str, where: str) -> str:
@@ -136,8 +140,8 @@ def _numbers(values: Any, column: LearntColumn, where: str, first_row: int) -> n
         missing = int(np.count_nonzero(blank))
         column.missing += missing
         present = numbers[~blank] if missing else numbers
-    column.ranges.add(present[:, None])
-    if column.ranges.count and not np.isfinite(column.ranges.size[0]):
+    column.statistics.add(present[:, None])
+    if column.statistics.count and not np.isfinite(column.statistics.size[0]):
         _refuse_infinite(numbers, column.name, where, first_row)
     return numbers
 
@@ -183,7 +187,7 @@ class FieldLayout:
 def layout(learnt: list[LearntColumn]) -> FieldLayout:
     """Settle what all rows have told."""
     for column in learnt:
-        if not column.levels and not column.ranges.count:
+        if not column.levels and not column.statistics.count:
             got = "all of them missing"
             raise DataError(explain(f"values in column {column.name!r}", got, "leave the column out"))
     coded = [place for place, column in enumerate(learnt) if column.is_code]
@@ -218,7 +222,7 @@ def _described(column: LearntColumn, coded: list[int], numeric: list[int], place
     field_name, among = ("codes", coded) if place in coded else ("numbers", numeric)
     least, largest = 0.0, float(len(levels) - 1)
     if column.kind != "text":
-        least, largest = float(column.ranges.least[0]), float(column.ranges.largest[0])
+        least, largest = float(column.statistics.least[0]), float(column.statistics.largest[0])
     return Column(column.name, field_name, among.index(place), column.kind, levels, column.missing, least, largest)
 
 
