@@ -20,8 +20,8 @@ from tallbayes.estimation.outline import blank
 from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
-from tallbayes.formula.formula import Design, build_design
-from tallbayes.formula.streaming import StoredDesign, build_stored_design
+from tallbayes.formula.design import build_design
+from tallbayes.formula.design_steps import Design
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.model import Model
@@ -118,12 +118,11 @@ def fit(
     return _described(notes, replace(design.encoding, offset=known).to_plain(), result)
 
 
-def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design | StoredDesign:
+def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design:
     begin("reading the table")
     source = open_source(table)
     begin("reading the table", source.label)
-    build = build_design if source.stored is None else build_stored_design
-    return build(formula, replace(source, load=partial(_announced, source.load)), **asked)
+    return build_design(formula, replace(source, load=partial(_announced, source.load)), **asked)
 
 
 def _announced(load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
@@ -149,7 +148,7 @@ def _fit_again(
 def _make_model(
     name: str,
     make: Callable[..., Model],
-    design: Design | StoredDesign,
+    design: Design,
     scales: Any,
     intercept_scale: float,
     chosen: dict[str, Any],
@@ -214,7 +213,7 @@ def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
     return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
 
 
-def _prior_note(design: Design | StoredDesign, scales: Any, intercept_scale: float, standardise: bool) -> str:
+def _prior_note(design: Design, scales: Any, intercept_scale: float, standardise: bool) -> str:
     on = "standardised columns" if standardise else "columns as they are"
     parts = []
     if design.names and np.ndim(scales) == 0:

@@ -9,6 +9,7 @@ combinations of others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,15 +95,23 @@ class Standardiser:
         return means, self.sums.unit * spread if scaled else np.ones_like(spread)
 
 
+def standardised_blocks(
+    coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The first row and the columns of each block of rows, with means and scales that are known."""
+    for start, block in coding.blocks(table):
+        if not np.all(np.isfinite(over_rows(np.add, block))):
+            raise _not_finite(coding, block, start)
+        yield start, (block - means) / scales
+
+
 def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """The columns of new rows, with the means and scales of old ones."""
     x = np.empty((table.num_rows, len(coding.names)), np.float32 if np.any(means) else np.float64)
     if not coding.names:
         return x
-    for start, block in coding.blocks(table):
-        if not np.all(np.isfinite(over_rows(np.add, block))):
-            raise _not_finite(coding, block, start)
-        x[start : start + len(block)] = (block - means) / scales
+    for start, block in standardised_blocks(coding, table, means, scales):
+        x[start : start + len(block)] = block
     return x if needs_float64(x) else x.astype(np.float32, copy=False)
 
 

@@ -45,8 +45,14 @@ class CompleteRows:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
+    def missing(self) -> dict[str, int]:
+        """Missing values by column, those without any left out."""
+        counts = {column.name: column.missing for column in self.stored.columns}
+        return {name: counts[name] for name in self.columns if counts[name]}
+
+    @property
     def drops(self) -> bool:
-        return any(column.missing for column in self.stored.columns if column.name in self.columns)
+        return bool(self.missing)
 
     def __iter__(self) -> Iterator[Any]:
         begin_pass(self.stored.num_rows)
