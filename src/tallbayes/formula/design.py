@@ -25,7 +25,7 @@ from tallbayes.formula.design_steps import (
     require_terms,
     right_of,
 )
-from tallbayes.formula.encoding import require_complete
+from tallbayes.formula.encoding import none_complete, require_complete
 from tallbayes.formula.expressions import Parsed
 from tallbayes.formula.standardising import standardise
 from tallbayes.formula.streaming import stored_design
@@ -83,6 +83,5 @@ def _complete_rows(request: Request, parsed: Parsed, source: Source) -> tuple[An
         return rows, rows.num_rows
     kept = drop_missing(rows) if count_missing(rows) else rows
     if kept.num_rows == 0:
-        hint = "leave out the columns where most is missing"
-        raise DataError(explain("rows without a missing value", f"none of {rows.num_rows}", hint))
+        raise none_complete(rows.num_rows)
     return kept, rows.num_rows

@@ -94,6 +94,12 @@ def refuse_missing(missing: Mapping[str, int]) -> None:
         raise DataError(explain("no missing values", counts, hint))
 
 
+def none_complete(total: int) -> DataError:
+    """What to say where every row misses a value."""
+    hint = "leave out the columns where most is missing"
+    return DataError(explain("rows without a missing value", f"none of {total}", hint))
+
+
 def _items(value: Any) -> Any:
     """Dicts as lists of pairs, since the keys of a state are whole numbers, which JSON makes text."""
     if isinstance(value, dict):

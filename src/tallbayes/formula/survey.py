@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tallbayes.errors import DataError, explain
 from tallbayes.formula.coding import LEVEL_LIMIT, Coding, evaluate_expression, learn, terms_of
+from tallbayes.formula.encoding import none_complete
 from tallbayes.formula.expressions import Parsed, read_expression
-from tallbayes.formula.transforms import Call, RowSums, calls_of, sums_for
+from tallbayes.formula.transforms import Call, TransformSums, calls_of, sums_for
 from tallbayes.rows.columns import complete_rows, cut_levels, kind_of, levels_of, require
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.packing import packed_batches
@@ -74,8 +74,7 @@ class CompleteRows:
             if found >= count:
                 break
         if not parts:
-            hint = "leave out the columns where most is missing"
-            raise DataError(explain("rows without a missing value", f"none of {self.stored.num_rows}", hint))
+            raise none_complete(self.stored.num_rows)
         return require("pyarrow").concat_tables(parts)
 
 
@@ -206,7 +205,7 @@ def _most_levels(stored: Stored, name: str) -> int:
 class _Total:
     """Sums, for which no row is kept."""
 
-    sums: RowSums
+    sums: TransformSums
     kept: list[Any] = field(default_factory=list)
 
     def add(self, values: np.ndarray, batch: Any) -> None:

@@ -84,7 +84,7 @@ def _call(key: str, node: Any, aliases: dict[str, str]) -> Call:
     return Call(node.func.id, key, ast.unparse(first), tuple(options))
 
 
-class RowSums(Protocol):
+class TransformSums(Protocol):
     """What is added up over blocks of rows, and the memory that follows from it."""
 
     def add(self, values: np.ndarray) -> None: ...
@@ -92,7 +92,7 @@ class RowSums(Protocol):
     def memory(self) -> dict[str, Any]: ...
 
 
-def sums_for(call: Call, first: dict[str, Any]) -> RowSums:
+def sums_for(call: Call, first: dict[str, Any]) -> TransformSums:
     """For a call that has sums, whose memory of some rows is `first`."""
     return Polynomials(first) if call.function == "poly" else Scales(first)
 
