@@ -62,10 +62,10 @@ def read(path: Path) -> None:
 
 
 def make_arrays(path: Path) -> dict[str, np.ndarray]:
-    from tallbayes.formula.formula import build_design
+    from tallbayes.formula.design import build_design
 
     design = build_design(FORMULA, path)
-    return {"x": design.x, "y": design.y}
+    return {"x": design.rows["x"], "y": design.rows["y"]}
 
 
 def estimate(arrays: dict[str, np.ndarray], seed: int) -> Any:

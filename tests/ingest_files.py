@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from tallbayes.rows import batches, ingest, shuffling, unfinished
+from tallbayes.rows import formats, ingest, shuffling, unfinished
 from tallbayes.rows import on_disk as stored
 
 LEVELS = ["b", "ü", "a", "B"]
@@ -64,8 +64,8 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 100 rows, several buckets, a journal after every batch and bucket, and no waiting for the disk."""
     for module in (shuffling, unfinished, ingest):
         monkeypatch.setattr(module, "sync_file", lambda _: None)
-    monkeypatch.setattr(batches, "BATCH_ROWS", 100)
-    monkeypatch.setattr(batches, "CSV_BLOCK_BYTES", 2**12)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 100)
+    monkeypatch.setattr(formats, "CSV_BLOCK_BYTES", 2**12)
     for name, size in SMALL.items():
         monkeypatch.setattr(shuffling, name, size)
     monkeypatch.setattr(unfinished, "JOURNAL_SECONDS", 0.0)

@@ -21,7 +21,8 @@ from tallbayes.errors import (
     RankDeficientError,
 )
 from tallbayes.model.model import Target, bind
-from tallbayes.rows.table import CHUNK_ROWS, Table, make_table, needs_float64
+from tallbayes.rows.statistics import needs_float64
+from tallbayes.rows.table import CHUNK_ROWS, Table, make_table
 
 FLAT = float("inf")
 

@@ -14,8 +14,9 @@ import pytest
 from flights import CARRIER, DISTANCE, HOUR, NUM_ROWS, ROWS
 
 from tallbayes.errors import DataError, InputError
+from tallbayes.formula.design import build_design
+from tallbayes.formula.design_steps import Design
 from tallbayes.formula.encoding import Encoding
-from tallbayes.formula.formula import Design, build_design
 
 REMEMBERED = [
     "late ~ C(carrier, contr.treatment('DL')) + I(distance**2)",
@@ -37,7 +38,7 @@ def test_new_rows_are_encoded_as_the_old_ones(formula: str, standardise: bool) -
     chosen = np.flatnonzero((CARRIER != "UA") & (HOUR > 3))[::-3]
     new = {name: column[chosen] for name, column in ROWS.items() if name != "late"}
     again = Encoding.from_plain(json.loads(json.dumps(design.encoding.to_plain())))
-    np.testing.assert_allclose(again.encode(new), design.x[chosen], rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(again.encode(new), design.rows["x"][chosen], rtol=2e-6, atol=2e-6)
 
 
 def test_an_encoding_works_in_another_process(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_an_encoding_works_in_another_process(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, cwd=tmp_path)
     for number, design in enumerate(designs):
-        np.testing.assert_allclose(np.load(tmp_path / f"{number}.npy"), design.x, rtol=2e-6, atol=2e-6)
+        np.testing.assert_allclose(np.load(tmp_path / f"{number}.npy"), design.rows["x"], rtol=2e-6, atol=2e-6)
 
 
 def test_a_stored_encoding_can_run_nothing_but_a_formula() -> None:

@@ -19,15 +19,14 @@ from flights import CARRIER, DISTANCE, HOUR, NUM_ROWS, ROWS
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError, TallbayesError
 from tallbayes.estimation import estimate as estimation
-from tallbayes.formula import designs, fit, survey
-from tallbayes.formula.formula import build_design
-from tallbayes.formula.streaming import StoredDesign, build_stored_design
+from tallbayes.formula import design_folder, fit, survey
+from tallbayes.formula.design import build_design
+from tallbayes.formula.design_steps import Design
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.weights import WEIGHT
-from tallbayes.rows import packed
-from tallbayes.rows.batches import batches
-from tallbayes.rows.frames import open_source, read_table
+from tallbayes.rows import packing
 from tallbayes.rows.on_disk import Stored
+from tallbayes.rows.sources import open_source
 from tallbayes.setup import preparation
 
 TENTHS = (np.floor(HOUR / 8) / 10).astype(np.float64)
@@ -56,25 +55,27 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """All rows at once, or batch after batch with a sample to learn from; designs are made anew for each."""
     if request.param == "sampled":
-        monkeypatch.setattr(packed, "BATCH_ROWS", 64)
+        monkeypatch.setattr(packing, "BATCH_ROWS", 64)
         monkeypatch.setattr(survey, "SAMPLE_ROWS", 100)
-    monkeypatch.setattr(designs.Place, "folders", lambda place: [tmp_path / "beside", tmp_path / "temporary"])
+    monkeypatch.setattr(design_folder.Place, "folders", lambda place: [tmp_path / "beside", tmp_path / "temporary"])
     return str(request.param)
 
 
-def build(formula: str, table: Any, **options: Any) -> StoredDesign:
-    return build_stored_design(formula, open_source(table), **options)
+def build(formula: str, table: Any, **options: Any) -> Design:
+    found = build_design(formula, table, **options)
+    assert isinstance(found.rows, Stored)
+    return found
 
 
 def test_columns_come_back_as_they_were_written(table: Stored) -> None:
-    back = read_table(table)
+    back = open_source(table).read()
     places = np.argsort(np.asarray(back.column("distance")))
     assert back.column("late").type == pa.bool_()
     assert back.column("carrier").take(places).to_pylist() == CARRIER[np.argsort(DISTANCE)].tolist()
     assert np.asarray(back.column("hour").take(places)).tolist() == HOUR[np.argsort(DISTANCE)].tolist()
     assert back.column("holes").null_count == sum(each is None for each in GAPS["holes"])
     assert back.column("broken").null_count == np.isnan(GAPS["broken"]).sum()
-    assert sum(batch.num_rows for batch in batches(table.path, ["hour"])) == NUM_ROWS
+    assert sum(batch.num_rows for batch in open_source(table.path).batches(["hour"])) == NUM_ROWS
 
 
 EXACT = [
@@ -97,7 +98,7 @@ EXACT = [
 def test_designs_equal_those_of_the_same_rows_in_memory(
     formula: str, standardise: bool, table: Stored, reading: str
 ) -> None:
-    expected = build_design(formula, read_table(table), standardise=standardise)
+    expected = build_design(formula, open_source(table).read(), standardise=standardise)
     found = build(formula, table, standardise=standardise)
     assert found.names == expected.names == build_design(formula, GAPS).names
     assert found.notes[:-1] == expected.notes
@@ -108,7 +109,7 @@ def test_designs_equal_those_of_the_same_rows_in_memory(
     # Splines of rounded numbers are given room at their ends.
     near = 1e-5 if "bs(" in formula else 1e-6
     np.testing.assert_allclose(rows["x"] / size, expected.rows["x"] / size, atol=near)
-    np.testing.assert_array_equal(rows["y"], expected.y)
+    np.testing.assert_array_equal(rows["y"], expected.rows["y"])
     np.testing.assert_allclose(found.encoding.means, expected.encoding.means, rtol=near, atol=1e-9)
     np.testing.assert_allclose(found.encoding.scales, expected.encoding.scales, rtol=near)
 
@@ -136,41 +137,41 @@ def test_rows_with_gaps_are_dropped_with_the_levels_they_had(tmp_path: Path, rea
     rows = {**GAPS, "broken": np.where(GAPS["rare"] == "only once", np.nan, GAPS["broken"])}
     table = ingested(rows, tmp_path)
     formula, options = "delay ~ rare + broken + poly(holes, 2)", {"missing": "drop", "response": "real"}
-    expected = build_design(formula, read_table(table), **options, standardise_response=True)
+    expected = build_design(formula, open_source(table).read(), **options, standardise_response=True)
     found = build(formula, table, **options, standardise_response=True)
     assert found.names == expected.names
     assert found.dropped == expected.dropped > 100
     assert found.notes[:2] == expected.notes
-    np.testing.assert_allclose(found.rows.rows()["x"], expected.x, atol=1e-5)
-    np.testing.assert_allclose(found.rows.rows()["y"], expected.y, atol=1e-6)
+    np.testing.assert_allclose(found.rows.rows()["x"], expected.rows["x"], atol=1e-5)
+    np.testing.assert_allclose(found.rows.rows()["y"], expected.rows["y"], atol=1e-6)
 
 
 @pytest.mark.parametrize("formula", ["count ~ hour", "carrier ~ hour", "late ~ hour"])
 def test_classes_are_those_of_all_rows(formula: str, table: Stored, reading: str) -> None:
-    expected = build_design(formula, read_table(table), response="class")
+    expected = build_design(formula, open_source(table).read(), response="class")
     found = build(formula, table, response="class")
     assert found.encoding.classes == expected.encoding.classes
-    np.testing.assert_array_equal(found.rows.rows()["y"], expected.y)
+    np.testing.assert_array_equal(found.rows.rows()["y"], expected.rows["y"])
 
 
 @pytest.mark.parametrize("left", ["scale(delay)", "np.log(distance)", "I(center(hour) * 2)"])
 def test_a_response_may_be_a_transform(left: str, table: Stored, reading: str) -> None:
     options = {"response": "real", "standardise_response": True}
     expected, found = (
-        build_design(f"{left} ~ carrier", read_table(table), **options),
+        build_design(f"{left} ~ carrier", open_source(table).read(), **options),
         build(f"{left} ~ carrier", table, **options),
     )
-    np.testing.assert_allclose(found.rows.rows()["y"], expected.y, atol=1e-6)
+    np.testing.assert_allclose(found.rows.rows()["y"], expected.rows["y"], atol=1e-6)
     assert found.encoding.response_scale == pytest.approx(expected.encoding.response_scale, rel=1e-9)
 
 
 def test_weights_and_offset_travel_with_the_rows(table: Stored, reading: str) -> None:
     options = {"weights": "exposure", "offset": "air time", "response": "real", "standardise_response": True}
-    expected = build_design("delay ~ hour", read_table(table), **options)
+    expected = build_design("delay ~ hour", open_source(table).read(), **options)
     found = build("delay ~ hour", table, **options)
     assert found.weights == WEIGHT
     np.testing.assert_allclose(found.rows.rows()[WEIGHT], expected.weights, rtol=1e-6)
-    np.testing.assert_allclose(found.rows.rows()["offset"], expected.offset, rtol=1e-6)
+    np.testing.assert_allclose(found.rows.rows()["offset"], expected.rows["offset"], rtol=1e-6)
     assert found.encoding.response_mean == pytest.approx(expected.encoding.response_mean, rel=1e-9)
     assert found.encoding.response_scale == pytest.approx(expected.encoding.response_scale, rel=1e-9)
 
@@ -221,13 +222,13 @@ def test_a_second_fit_builds_nothing_and_a_saved_result_predicts(
     table: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    write = designs.write_table
+    write = design_folder.write_table
 
     def counted(path: Path, *rest: Any, **more: Any) -> Stored:
         made.append(path)
         return write(path, *rest, **more)
 
-    monkeypatch.setattr(designs, "write_table", counted)
+    monkeypatch.setattr(design_folder, "write_table", counted)
     formula, asked = "late ~ hour + poly(distance, 2)", {"tolerance": 1.0, "weights": "exposure"}
     first = tb.fit(formula, table, **asked)
     again = build(formula, str(table.path), weights="exposure")
@@ -257,7 +258,7 @@ def test_a_place_that_cannot_be_written_is_passed_over(
     table: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "beside").write_text("a file, not a folder")
-    monkeypatch.setattr(designs.Place, "folders", lambda place: [tmp_path / "beside", tmp_path / "temporary"])
+    monkeypatch.setattr(design_folder.Place, "folders", lambda place: [tmp_path / "beside", tmp_path / "temporary"])
     assert build("late ~ hour", table).rows.path.parent == tmp_path / "temporary"
 
 
@@ -289,7 +290,7 @@ def test_bad_input(name: str, table: Stored, reading: str) -> None:
     assert part in str(caught.value)
     if not {"weights in an array", "negative weights"} & {name}:
         with pytest.raises(kind) as expected:
-            build_design(formula, read_table(table), **options)
+            build_design(formula, open_source(table).read(), **options)
         if name not in ("fractions for counts", "not finite"):
             assert str(caught.value).replace("'f.table'", "the table") == str(expected.value)
 
@@ -302,13 +303,13 @@ def test_a_table_of_arrays_is_for_another_door(tmp_path: Path) -> None:
 
 PEAK = """
 import json, os, sys, threading, time
+from dataclasses import replace
 import tallbayes as tb
-from tallbayes.rows import packed
+from tallbayes.rows import packing
 from tallbayes.formula import survey
-from tallbayes.formula.formula import build_design
-from tallbayes.formula.streaming import build_stored_design
-from tallbayes.rows.frames import open_source
-packed.BATCH_ROWS, survey.SAMPLE_ROWS = 2**16, 2**16
+from tallbayes.formula.design import build_design
+from tallbayes.rows.sources import open_source
+packing.BATCH_ROWS, survey.SAMPLE_ROWS = 2**16, 2**16
 peak, done = 0, False
 def anonymous():
     with open("/proc/self/status") as status:
@@ -318,12 +319,13 @@ def watch():
     while not done:
         peak = max(peak, anonymous())
         time.sleep(0.002)
-build = build_design if sys.argv[2] == "memory" else build_stored_design
 formula = "late ~ distance*carrier + bs(hour, df=6) + poly(delay, 2)"
 source = open_source(sys.argv[1])
+if sys.argv[2] == "memory":
+    source = replace(source, stored=None)
 watcher = threading.Thread(target=watch, daemon=True)
 watcher.start()
-build(formula, source)
+build_design(formula, source)
 done = True
 watcher.join()
 print(json.dumps(peak))

@@ -16,7 +16,7 @@ from flights import CARRIER, DISTANCE, GENERATOR, HOUR, IS_DL, IS_UA, LATE, NUM_
 
 from tallbayes.errors import DataError, InputError, TallbayesError
 from tallbayes.formula import coding
-from tallbayes.formula.formula import build_design
+from tallbayes.formula.design import build_design
 
 
 def standardised(columns: list[np.ndarray], centred: bool = True) -> np.ndarray:
@@ -60,10 +60,10 @@ def test_designs_equal_matrices_made_by_hand(formula: str) -> None:
     design, raw = build_design(formula, ROWS), build_design(formula, ROWS, standardise=False)
     assert list(design.names) == list(raw.names) == names
     assert design.intercept
-    assert design.x.dtype == np.float32
-    np.testing.assert_allclose(design.x, standardised(columns), atol=2e-6)
-    np.testing.assert_allclose(raw.x, np.stack(columns, axis=1), rtol=1e-6)
-    np.testing.assert_array_equal(design.y, LATE)
+    assert design.rows["x"].dtype == np.float32
+    np.testing.assert_allclose(design.rows["x"], standardised(columns), atol=2e-6)
+    np.testing.assert_allclose(raw.rows["x"], np.stack(columns, axis=1), rtol=1e-6)
+    np.testing.assert_array_equal(design.rows["y"], LATE)
     means, scales = np.mean(columns, axis=1), np.std(columns, axis=1)
     np.testing.assert_allclose(design.encoding.means, means, rtol=1e-12)
     np.testing.assert_allclose(design.encoding.scales, scales, rtol=1e-12)
@@ -77,7 +77,7 @@ def test_without_an_intercept_categories_keep_all_levels_and_nothing_is_centred(
     assert not design.intercept
     assert design.names == ("carrier[AA]", "carrier[DL]", "carrier[UA]", "hour")
     columns = [1 - IS_DL - IS_UA, IS_DL, IS_UA, WIDE_HOUR]
-    np.testing.assert_allclose(design.x, standardised(columns, centred=False), atol=2e-6)
+    np.testing.assert_allclose(design.rows["x"], standardised(columns, centred=False), atol=2e-6)
     assert design.encoding.means == (0.0,) * 4
 
 
@@ -90,7 +90,7 @@ def test_a_dot_is_all_other_columns() -> None:
 
 def test_an_intercept_alone() -> None:
     design = build_design("late ~ 1", ROWS)
-    assert design.x.shape == (NUM_ROWS, 0)
+    np.testing.assert_array_equal(design.rows["x"], np.ones((NUM_ROWS, 1)))
     assert design.intercept
     assert design.encoding.encode({"hour": HOUR}).shape == (NUM_ROWS, 0)
 
@@ -102,7 +102,7 @@ def test_blocks_of_rows_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(coding, "PIECE_ROWS", 10)
     pieces = build_design(formula, ROWS)
     assert pieces.names == whole.names
-    np.testing.assert_allclose(pieces.x, whole.x, atol=2e-6)
+    np.testing.assert_allclose(pieces.rows["x"], whole.rows["x"], atol=2e-6)
     np.testing.assert_allclose(pieces.encoding.means, whole.encoding.means, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(pieces.encoding.scales, whole.encoding.scales, rtol=1e-9)
 
@@ -114,14 +114,14 @@ def test_the_first_rows_may_lie_far_from_the_others(monkeypatch: pytest.MonkeyPa
     design = build_design("late ~ time", {"late": LATE, "time": time})
     deviation = time - time[0]
     exact = (deviation - deviation.mean()) / deviation.std()
-    np.testing.assert_allclose(design.x[:, 0], exact, atol=2e-6)
+    np.testing.assert_allclose(design.rows["x"][:, 0], exact, atol=2e-6)
 
 
 def test_float64_only_where_float32_would_blur() -> None:
     rows = {"late": LATE, "year": 2.0e9 + HOUR}
-    assert build_design("late ~ year", rows).x.dtype == np.float32
-    assert build_design("late ~ year", rows, standardise=False).x.dtype == np.float64
-    assert build_design("late ~ 0 + year", rows).x.dtype == np.float64
+    assert build_design("late ~ year", rows).rows["x"].dtype == np.float32
+    assert build_design("late ~ year", rows, standardise=False).rows["x"].dtype == np.float64
+    assert build_design("late ~ 0 + year", rows).rows["x"].dtype == np.float64
 
 
 def write_all(folder: Path) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def test_the_same_numbers_from_every_source(tmp_path: Path) -> None:
     reference = build_design(formula, ROWS)
     for name, source in write_all(tmp_path).items():
         design = build_design(formula, source)
-        np.testing.assert_array_equal(design.x, reference.x, err_msg=name)
-        np.testing.assert_array_equal(design.y, reference.y, err_msg=name)
+        np.testing.assert_array_equal(design.rows["x"], reference.rows["x"], err_msg=name)
+        np.testing.assert_array_equal(design.rows["y"], reference.rows["y"], err_msg=name)
         assert design.encoding == reference.encoding, name
 
 
@@ -177,10 +177,10 @@ def test_missing_values_are_dropped_where_asked() -> None:
     assert design.dropped == NUM_ROWS - keep.sum()
     assert f"{design.dropped} of {NUM_ROWS} rows" in design.notes[-1]
     columns = [DISTANCE[keep], IS_DL[keep], IS_UA[keep]]
-    np.testing.assert_allclose(design.x, standardised(columns), atol=2e-6)
-    np.testing.assert_array_equal(design.y, LATE[keep])
+    np.testing.assert_allclose(design.rows["x"], standardised(columns), atol=2e-6)
+    np.testing.assert_array_equal(design.rows["y"], LATE[keep])
     np.testing.assert_array_equal(design.weights, np.ones(keep.sum()))
-    np.testing.assert_array_equal(design.offset, ROWS["exposure"][keep])
+    np.testing.assert_array_equal(design.rows["offset"], ROWS["exposure"][keep])
     everywhere = {**ROWS, "hour": np.where(LATE, np.nan, HOUR), "delay": np.where(LATE, ROWS["delay"], np.nan)}
     assert "none of 500" in refuse(DataError, "late ~ hour + delay", everywhere, missing="drop")
 
@@ -202,17 +202,17 @@ RESPONSES: dict[str, tuple[str, str, np.ndarray, tuple[Any, ...] | None]] = {
 def test_responses(name: str) -> None:
     formula, kind, expected, classes = RESPONSES[name]
     design = build_design(formula, ROWS, response=kind)
-    np.testing.assert_allclose(design.y, expected)
+    np.testing.assert_allclose(design.rows["y"], expected)
     assert design.encoding.classes == classes
 
 
 def test_two_words_are_classes_in_their_order_and_a_note_says_which_is_one() -> None:
     rows = {**ROWS, "late": np.where(LATE, "yes", "no")}
     design = build_design("late ~ hour", rows)
-    np.testing.assert_array_equal(design.y, LATE)
+    np.testing.assert_array_equal(design.rows["y"], LATE)
     assert design.notes == ("response: late = 'yes' is 1, 'no' is 0",)
     turned = {**ROWS, "late": pd.Categorical(rows["late"], categories=["yes", "no"])}
-    np.testing.assert_array_equal(build_design("late ~ hour", turned).y, ~LATE)
+    np.testing.assert_array_equal(build_design("late ~ hour", turned).rows["y"], ~LATE)
 
 
 BAD_RESPONSES = {
@@ -309,7 +309,8 @@ def test_labels_that_look_like_numbers_may_be_called_categories() -> None:
 def test_weights_and_offset(name: str) -> None:
     for given in ("exposure", ROWS["exposure"], list(ROWS["exposure"])):
         design = build_design("late ~ hour", ROWS, **{name: given})
-        np.testing.assert_array_equal(getattr(design, name), ROWS["exposure"])
+        found = design.weights if name == "weights" else design.rows["offset"]
+        np.testing.assert_array_equal(found, ROWS["exposure"])
     assert name in refuse(DataError, "late ~ hour", **{name: ROWS["exposure"][1:]})
     assert "'exposure'" in refuse(DataError, "late ~ hour", **{name: "exposures"})
     assert name in refuse(DataError, "late ~ hour", **{name: "carrier"})

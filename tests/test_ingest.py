@@ -15,7 +15,7 @@ from ingest_files import NAMES, as_columns, columns, make_small, write, write_fi
 import tallbayes as tb
 from tallbayes.errors import DataError
 from tallbayes.rows import packing
-from tallbayes.rows.batches import pieces
+from tallbayes.rows.formats import format_of
 
 
 @pytest.fixture
@@ -240,7 +240,8 @@ def test_refusals_name_file_and_column_and_leave_nothing(
 @pytest.mark.usefixtures("small")
 def test_pieces_can_start_at_any_row(name: str, folder: Path) -> None:
     def ids(start: int) -> list[int]:
-        return [each for piece in pieces(folder / name, ["id"], start) for each in piece.rows.column(0).to_pylist()]
+        pieces = format_of(folder / name).pieces(folder / name, ["id"], start, {})
+        return [each for piece in pieces for each in piece.rows.column(0).to_pylist()]
 
     whole = ids(0)
     for start in (1, 70, 100, 130, len(whole) - 1, len(whole)):

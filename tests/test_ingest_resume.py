@@ -59,11 +59,11 @@ from pathlib import Path
 import numpy as np, pyarrow.parquet, pyarrow.csv
 from tallbayes.rows import shuffling
 from tallbayes.rows import unfinished
-from tallbayes.rows import batches
+from tallbayes.rows import formats
 from tallbayes.rows.ingest import ingest
 
 source, out, small = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-batches.BATCH_ROWS, batches.CSV_BLOCK_BYTES = 100, 2**12
+formats.BATCH_ROWS, formats.CSV_BLOCK_BYTES = 100, 2**12
 unfinished.JOURNAL_SECONDS, unfinished.JOURNAL_SHARE = 0.0, np.inf
 for name, size in small.items():
     setattr(shuffling, name, size)

@@ -21,7 +21,7 @@ from tallbayes.posterior import predictive
 from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.predictive import Regression, make_predictor
-from tallbayes.rows import batches
+from tallbayes.rows import formats
 
 
 def still_posterior(mode: np.ndarray, precision: np.ndarray) -> Posterior:
@@ -138,7 +138,7 @@ def test_batches_and_blocks_do_not_change_a_row(result: tb.Result, table, tmp_pa
     new = {name: table[name] for name in ("hour", "carrier")}
     pq.write_table(pa.table(new), tmp_path / "new.parquet")
     whole = result.predict(new)
-    monkeypatch.setattr(batches, "BATCH_ROWS", 64)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 64)
     monkeypatch.setattr(predictive, "BLOCK_NUMBERS", 1)
     monkeypatch.setattr(predictive, "BLOCK_ROWS", 16)
     assert result.predict(tmp_path / "new.parquet", out=tmp_path / "out.parquet") == 300

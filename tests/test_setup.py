@@ -20,7 +20,8 @@ from tallbayes.anchor.other_modes import BARRIER_POINTS, ModeSearch, search_mode
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, ImproperPosteriorError, NonFiniteError, PosteriorError, RankDeficientError
 from tallbayes.model.model import Target, bind
-from tallbayes.rows.table import CHUNK_ROWS, SHUFFLE_SEED, Table, check_rows, make_table, needs_float64
+from tallbayes.rows.statistics import needs_float64
+from tallbayes.rows.table import CHUNK_ROWS, SHUFFLE_SEED, Table, check_rows, make_table
 
 FLAT = float("inf")
 THETA = (0.7, -0.4, 0.2, 0.5)

@@ -17,7 +17,7 @@ import tallbayes as tb
 from tallbayes.errors import DataError, TableError
 from tallbayes.rows import on_disk as stored
 from tallbayes.rows import table
-from tallbayes.rows.ranges import Ranges
+from tallbayes.rows.statistics import ColumnStatistics, needs_float64
 
 NUM_ROWS = 1000
 
@@ -198,13 +198,13 @@ def test_the_rule_is_that_of_tables_in_memory() -> None:
     for _ in range(300):
         centre, scale = 10.0 ** generator.uniform(-14, 14), 10.0 ** generator.uniform(-14, 14)
         array = centre + scale * generator.standard_normal((40, 2))
-        ranges = Ranges()
+        statistics = ColumnStatistics()
         for block in np.split(array, [13, 14, 14, 30]):
-            ranges.add(block)
-        outcomes.append(ranges.needs_float64())
-        assert outcomes[-1] == table.needs_float64(array)
+            statistics.add(block)
+        outcomes.append(statistics.needs_float64())
+        assert outcomes[-1] == needs_float64(array)
     assert 50 < sum(outcomes) < 250
-    constant = Ranges()
+    constant = ColumnStatistics()
     constant.add(np.full((5, 1), 0.1))
     assert not constant.needs_float64()
 

@@ -18,7 +18,7 @@ import pytest
 
 from tallbayes.errors import DataError, InputError, TallbayesError
 from tallbayes.rows.columns import count_missing, drop_missing, levels_of
-from tallbayes.rows.frames import open_source, read_table
+from tallbayes.rows.sources import open_source
 
 NUM_ROWS = 200
 GENERATOR = np.random.default_rng(0)
@@ -71,7 +71,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_same_columns_from_every_source(name: str, tmp_path: Path) -> None:
-    table = read_table(SOURCES[name](tmp_path), ["carrier", "late", "distance"])
+    table = open_source(SOURCES[name](tmp_path)).read(["carrier", "late", "distance"])
     assert table.column_names == ["carrier", "late", "distance"]
     assert levels_of(table.column("carrier")) == ("AA", "DL", "UA")
     for column in table.column_names:
@@ -87,7 +87,7 @@ def test_only_the_columns_needed_are_read(tmp_path: Path) -> None:
     """A column of lists, which is refused where it is read, does no harm where it is not."""
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"hour": [1, 2], "route": [[1, 2], [3]]}), path)
-    assert read_table(path, ["hour"]).column("hour").to_pylist() == [1, 2]
+    assert open_source(path).read(["hour"]).column("hour").to_pylist() == [1, 2]
     assert "'route'" in refuse(path, ["route"])
 
 
@@ -95,9 +95,9 @@ def test_levels_are_sorted_unless_they_have_an_order_and_unused_ones_are_gone() 
     values = ["low", "high", "low"]
     ordered = pd.Categorical(values, categories=["low", "none", "high"])
     enum = pl.DataFrame({"level": pl.Series(values, dtype=pl.Enum(["low", "none", "high"]))})
-    assert levels_of(read_table({"level": values}).column("level")) == ("high", "low")
+    assert levels_of(open_source({"level": values}).read().column("level")) == ("high", "low")
     for source in ({"level": ordered}, pd.DataFrame({"level": ordered}), enum):
-        column = read_table(source).column("level")
+        column = open_source(source).read().column("level")
         assert levels_of(column) == ("low", "high")
         assert column.to_pylist() == values
 
@@ -106,7 +106,7 @@ def test_missing_values_are_counted_and_dropped() -> None:
     rows = {"a": [1.0, np.nan, 3.0, 4.0], "b": ["x", "y", None, "x"], "c": [1, 2, 3, 4]}
     sources = (rows, pd.DataFrame(rows), pa.table(rows), pl.DataFrame(rows, strict=False))
     for source in sources:
-        table = read_table(source)
+        table = open_source(source).read()
         assert count_missing(table) == {"a": 1, "b": 1}
         kept = drop_missing(table)
         assert kept.column("c").to_pylist() == [1, 4]
@@ -116,7 +116,7 @@ def test_missing_values_are_counted_and_dropped() -> None:
 def refuse(source: Any, columns: list[str] | None = None) -> str:
     """The message of the DataError that reading must raise, on one line."""
     with pytest.raises(TallbayesError) as caught:
-        read_table(source, columns)
+        open_source(source).read(columns)
     message = str(caught.value)
     assert type(caught.value) is DataError, message
     assert "\n" not in message
@@ -196,7 +196,7 @@ def test_a_missing_column_is_told_the_nearest_name() -> None:
 def test_a_name_that_two_columns_have(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.csv", "a,a,b\n1,2,3\n")
     assert "one column 'a'" in refuse(path, ["a"])
-    assert read_table(path, ["b"]).column("b").to_pylist() == [3]
+    assert open_source(path).read(["b"]).column("b").to_pylist() == [3]
     assert "one column 'a'" in refuse(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
@@ -243,7 +243,7 @@ def test_something_that_is_no_table() -> None:
 def test_what_is_installed_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r"pip install 'tallbayes\[data\]'"):
-        read_table(COLUMNS)
+        open_source(COLUMNS)
 
 
 def test_importing_the_doors_imports_no_optional_package() -> None:

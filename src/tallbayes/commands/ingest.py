@@ -78,9 +78,8 @@ def phase(look: Any, begun: Any) -> str:
 
 def describe(table: Any, seconds: float) -> str:
     """A table in a few lines: rows, columns and their kinds, size on disk, and what to type next."""
-    size = sum(table.capacity * field.row_bytes for field in table.fields)
-    place = shlex.quote(_nearby(table.path))
-    lines = [f"{len(table):,} rows, {len(table.columns)} columns, {_in_bytes(size)} in {place} ({seconds:.1f} s)"]
+    place, size = shlex.quote(_nearby(table.path)), _in_bytes(table.num_bytes)
+    lines = [f"{len(table):,} rows, {len(table.columns)} columns, {size} in {place} ({seconds:.1f} s)"]
     shown = table.columns[:MANY_COLUMNS]
     width = max(len(shorten(column.name, LONGEST_NAME)) for column in shown)
     lines += [f"  {shorten(column.name, LONGEST_NAME):{width}}  {_kind(column)}" for column in shown]

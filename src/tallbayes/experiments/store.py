@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from tallbayes.rows.atomic import replacing
 
 PACKAGES = ("tallbayes", "jax", "jaxlib", "numpy", "scipy")
 
@@ -70,9 +71,8 @@ class Store:
             "versions": {name: version(name) for name in PACKAGES},
             "pieces": pieces,
         }
-        partial = self.path(figure).with_suffix(".partial")
-        partial.write_text(json.dumps(document, indent=1) + "\n")
-        os.replace(partial, self.path(figure))
+        with replacing(self.path(figure)) as partial:
+            partial.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.expressions import STATEFUL, read_expression, syntax_error
-from tallbayes.rows.columns import kind_of, levels_of, require
+from tallbayes.rows.columns import is_number, kind_of, levels_of, require
 
 # formulaic takes its time a block, whatever its size; what follows is faster on pieces that fit into the cache.
 BLOCK_ROWS = 2**16
@@ -135,19 +135,11 @@ def _levels(column: str, table: Any, is_label: bool) -> tuple[Any, ...]:
 
 def _require_labels(column: str, levels: tuple[Any, ...]) -> None:
     """Refuse a column of numbers that a few texts made a column of text."""
-    other = [level for level in levels if isinstance(level, str) and not _is_number(level)]
+    other = [level for level in levels if isinstance(level, str) and not is_number(level)]
     if 0 < len(other) <= len(levels) / 2:
         more = f" and {len(other) - 1} others" if len(other) > 1 else ""
         hint = f"mend these values, or C({column}) if all are labels"
         raise DataError(explain(f"numbers in column {column!r}", f"{other[0]!r}{more}", hint))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _specification(formula: Any, categories: dict[str, tuple[Any, ...]], states: dict[str, Any]) -> Any:

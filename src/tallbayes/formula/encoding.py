@@ -18,7 +18,7 @@ from tallbayes.formula.coding import Coding
 from tallbayes.formula.expressions import read_side
 from tallbayes.formula.standardising import apply
 from tallbayes.rows.columns import count_missing
-from tallbayes.rows.frames import open_source
+from tallbayes.rows.sources import open_source
 
 FORMAT = 1
 
@@ -45,7 +45,7 @@ class Encoding:
         return f"{self.response} ~ {self.coding.right}"
 
     def encode(self, table: Any) -> np.ndarray:
-        """The columns (N, d) of new rows, which need no response, from anything that `read_table` reads.
+        """The columns (N, d) of new rows, which need no response, from anything that `open_source` opens.
 
         A category that was not there before, a missing value or a column of another kind is a DataError.
         """
@@ -92,6 +92,12 @@ def refuse_missing(missing: Mapping[str, int]) -> None:
         counts = ", ".join(f"{count} in {name!r}" for name, count in missing.items())
         hint = "missing='drop' for a fit without these rows, or fill them in"
         raise DataError(explain("no missing values", counts, hint))
+
+
+def none_complete(total: int) -> DataError:
+    """What to say where every row misses a value."""
+    hint = "leave out the columns where most is missing"
+    return DataError(explain("rows without a missing value", f"none of {total}", hint))
 
 
 def _items(value: Any) -> Any:

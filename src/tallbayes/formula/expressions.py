@@ -20,7 +20,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.rows.columns import require
-from tallbayes.rows.frames import Source, no_such_column
+from tallbayes.rows.sources import Source, no_such_column
 
 STATEFUL = frozenset({"bs", "cc", "center", "cr", "cs", "poly", "scale", "standardize"})
 CONTRASTS = frozenset({"Diff", "Helmert", "Poly", "Sum", "Treatment"})

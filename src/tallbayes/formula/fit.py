@@ -20,15 +20,15 @@ from tallbayes.estimation.outline import blank
 from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
-from tallbayes.formula.formula import Design, build_design
-from tallbayes.formula.streaming import StoredDesign, build_stored_design
+from tallbayes.formula.design import build_design
+from tallbayes.formula.design_steps import Design
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.model import Model
 from tallbayes.progress import reporter, teller
 from tallbayes.results.result import Result
-from tallbayes.rows.frames import open_source, suggestion
+from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
 OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
@@ -109,12 +109,11 @@ def fit(
     return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
 
 
-def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design | StoredDesign:
+def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design:
     begin("reading the table")
     source = open_source(table)
     begin("reading the table", source.label)
-    build = build_design if source.stored is None else build_stored_design
-    return build(formula, replace(source, load=partial(_announced, source.load)), **asked)
+    return build_design(formula, replace(source, load=partial(_announced, source.load)), **asked)
 
 
 def _announced(load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
@@ -140,7 +139,7 @@ def _fit_again(
 def _make_model(
     family: Family,
     make: Callable[..., Model],
-    design: Design | StoredDesign,
+    design: Design,
     scales: Any,
     intercept_scale: float,
     chosen: dict[str, Any],
@@ -206,7 +205,7 @@ def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
     return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
 
 
-def _prior_note(design: Design | StoredDesign, scales: Any, intercept_scale: float, standardise: bool) -> str:
+def _prior_note(design: Design, scales: Any, intercept_scale: float, standardise: bool) -> str:
     on = "standardised columns" if standardise else "columns as they are"
     parts = []
     if design.names and np.ndim(scales) == 0:

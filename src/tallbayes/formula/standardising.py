@@ -3,14 +3,13 @@
     z_ij = (x_ij - mean_j) / sd_j,     without an intercept only  x_ij / sd_j
 
 Blocks are stored at once as deviations from the first block's mean, in units of the first block's spread, and are put
-right in place when all rows are known. The sums of products about that mean are in float64, and lose at most a factor
-(rows / rows of the first block) of its digits: the first block's own part of the variance is at least that share of
-the squared distance between the two means. From the same sums come columns that never change or that are combinations
-of others.
+right in place when all rows are known. From the sums of their products come columns that never change or that are
+combinations of others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +17,10 @@ import numpy as np
 
 from tallbayes.errors import DataError, explain
 from tallbayes.formula.coding import INTERCEPT, Coding
-from tallbayes.rows.table import needs_float64
+from tallbayes.rows.statistics import Covariance, affine, needs_float64, over_rows
 
 # A column is a combination of others where they leave less than this part of its variance.
 COLLINEAR = 1e-10
-# Rows side by side make inner loops long: five times as fast at 20 columns.
-FOLD = 64
-# Products of so few rows, and of so few numbers, stay on one thread; several, waiting for busy cores, took a hundred
-# times as long.
-PRODUCT_ROWS = 512
-PRODUCT_SIZE = 2**18
-FEWEST_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +44,7 @@ def standardise(coding: Coding, table: Any, scaled: bool = True) -> Standardised
         return Standardised(np.empty((count, 0), np.float32), np.empty(0), np.empty(0))
     centred = scaled and coding.intercept
     x = np.empty((count, width), np.float32 if centred else np.float64)
-    moments = Moments(coding)
+    moments = Standardiser(coding)
     for start, block in coding.blocks(table):
         if not centred:
             x[start : start + len(block)] = block
@@ -62,7 +54,7 @@ def standardise(coding: Coding, table: Any, scaled: bool = True) -> Standardised
     mean, spread = moments.settle()
     means, scales = moments.units(mean, spread, scaled)
     if centred:
-        _affine(x, 1 / spread, -mean / spread)
+        affine(x, 1 / spread, -mean / spread)
         return Standardised(x, means, scales)
     if scaled:
         x /= scales
@@ -77,40 +69,40 @@ def require_rows(coding: Coding, count: int) -> None:
         raise DataError(explain("fewer columns than rows", f"{width} columns, {count} rows", hint))
 
 
-class Moments:
-    """Sums over blocks of deviations and of their products, from the first block's mean in units of its spread."""
+class Standardiser:
+    """Means and spreads of the columns of a coding, whose blocks are added one after the other."""
 
     def __init__(self, coding: Coding) -> None:
-        width = len(coding.names)
-        self.coding, self.count = coding, 0
-        self.sums, self.products = np.zeros(width), np.zeros((width, width))
-        self.origin = self.unit = np.zeros(width)
+        self.coding, self.sums = coding, Covariance(len(coding.names))
 
     def add(self, block: np.ndarray) -> np.ndarray:
-        """The deviations, in place of the block."""
-        if self.count == 0:
-            self.origin, self.unit = _first_look(self.coding, block)
-        deviation = _affine(block, 1 / self.unit, -self.origin / self.unit)
-        part = _over_rows(deviation)
-        if not np.all(np.isfinite(part)):
-            raise _not_finite(self.coding, deviation, self.count)
-        self.sums += part
-        self.products += _products(deviation)
-        self.count += len(block)
-        return deviation
+        """The deviations from an origin, in place of the block."""
+        try:
+            return self.sums.add(block)
+        except FloatingPointError:
+            raise _not_finite(self.coding, block, self.sums.count) from None
 
     def settle(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and spread of the deviations, once columns are known to vary and to be of their own."""
-        mean = self.sums / self.count
-        covariance = self.products / self.count - np.outer(mean, mean)
-        _require_rank(self.coding, mean + self.origin / self.unit, covariance)
+        mean, covariance = self.sums.moments()
+        _require_rank(self.coding, mean + self.sums.origin / self.sums.unit, covariance)
         return mean, np.sqrt(np.maximum(np.diag(covariance), 0.0))
 
     def units(self, mean: np.ndarray, spread: np.ndarray, scaled: bool) -> tuple[np.ndarray, np.ndarray]:
         """Means and scales of the columns themselves: 0 where they are not centred, 1 where they are not scaled."""
         centred = scaled and self.coding.intercept
-        means = self.origin + self.unit * mean if centred else np.zeros_like(mean)
-        return means, self.unit * spread if scaled else np.ones_like(spread)
+        means = self.sums.origin + self.sums.unit * mean if centred else np.zeros_like(mean)
+        return means, self.sums.unit * spread if scaled else np.ones_like(spread)
+
+
+def standardised_blocks(
+    coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The first row and the columns of each block of rows, with means and scales that are known."""
+    for start, block in coding.blocks(table):
+        if not np.all(np.isfinite(over_rows(np.add, block))):
+            raise _not_finite(coding, block, start)
+        yield start, (block - means) / scales
 
 
 def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
@@ -118,46 +110,9 @@ def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray) -> 
     x = np.empty((table.num_rows, len(coding.names)), np.float32 if np.any(means) else np.float64)
     if not coding.names:
         return x
-    for start, block in coding.blocks(table):
-        if not np.all(np.isfinite(_over_rows(block))):
-            raise _not_finite(coding, block, start)
-        x[start : start + len(block)] = (block - means) / scales
+    for start, block in standardised_blocks(coding, table, means, scales):
+        x[start : start + len(block)] = block
     return x if needs_float64(x) else x.astype(np.float32, copy=False)
-
-
-def _first_look(coding: Coding, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An origin and a unit for every column; of one that never changes, exactly its value and 1."""
-    with np.errstate(all="ignore"):
-        mean, spread = block.mean(axis=0), block.std(axis=0)
-    if not np.all(np.isfinite(spread)):
-        raise _not_finite(coding, block, 0)
-    constant = np.all(block == block[0], axis=0)
-    return np.where(constant, block[0], mean), np.where(constant | (spread == 0), 1.0, spread)
-
-
-def _affine(x: np.ndarray, factor: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """x * factor + shift, in place of x, whose rows must be contiguous."""
-    folded = len(x) // FOLD * FOLD
-    for part, times in ((x[:folded].reshape(-1, FOLD * x.shape[1]), FOLD), (x[folded:], 1)):
-        part *= np.tile(factor, times).astype(x.dtype)
-        part += np.tile(shift, times).astype(x.dtype)
-    return x
-
-
-def _over_rows(block: np.ndarray) -> np.ndarray:
-    folded = len(block) // FOLD * FOLD
-    head = block[:folded].reshape(-1, FOLD * block.shape[1]).sum(axis=0).reshape(FOLD, -1).sum(axis=0)
-    return np.asarray(head + block[folded:].sum(axis=0))
-
-
-def _products(block: np.ndarray) -> np.ndarray:
-    """block^T block."""
-    rows = min(PRODUCT_SIZE // block.shape[1] ** 2, PRODUCT_ROWS)
-    # Of a wide block one thread could take too few rows at a time to be any faster.
-    rows = rows if rows >= FEWEST_ROWS else PRODUCT_ROWS
-    folded = len(block) // rows * rows
-    parts, rest = block[:folded].reshape(-1, rows, block.shape[1]), block[folded:]
-    return np.asarray(np.matmul(parts.transpose(0, 2, 1), parts).sum(axis=0) + rest.T @ rest)
 
 
 def _not_finite(coding: Coding, block: np.ndarray, start: int) -> DataError:

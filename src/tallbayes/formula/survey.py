@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tallbayes.errors import DataError, explain
 from tallbayes.formula.coding import LEVEL_LIMIT, Coding, evaluate_expression, learn, terms_of
+from tallbayes.formula.encoding import none_complete
 from tallbayes.formula.expressions import Parsed, read_expression
-from tallbayes.formula.transforms import Call, Sums, calls_of, sums_for
+from tallbayes.formula.transforms import Call, TransformSums, calls_of, sums_for
 from tallbayes.rows.columns import complete_rows, cut_levels, kind_of, levels_of, require
 from tallbayes.rows.on_disk import Stored
-from tallbayes.rows.packed import packed_batches
+from tallbayes.rows.packing import packed_batches
 from tallbayes.watch import begin_pass, count_rows
 
 SAMPLE_ROWS = 2**18
@@ -34,7 +34,7 @@ log = logging.getLogger("tallbayes")
 
 
 @dataclass(frozen=True)
-class Rows:
+class CompleteRows:
     """The rows of a table on disk that miss nothing in some columns, a batch at a time, as often as they are wanted.
 
     `levels` are those that are left of a text.
@@ -45,8 +45,14 @@ class Rows:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
+    def missing(self) -> dict[str, int]:
+        """Missing values by column, those without any left out."""
+        counts = {column.name: column.missing for column in self.stored.columns}
+        return {name: counts[name] for name in self.columns if counts[name]}
+
+    @property
     def drops(self) -> bool:
-        return any(column.missing for column in self.stored.columns if column.name in self.columns)
+        return bool(self.missing)
 
     def __iter__(self) -> Iterator[Any]:
         begin_pass(self.stored.num_rows)
@@ -68,8 +74,7 @@ class Rows:
             if found >= count:
                 break
         if not parts:
-            hint = "leave out the columns where most is missing"
-            raise DataError(explain("rows without a missing value", f"none of {self.stored.num_rows}", hint))
+            raise none_complete(self.stored.num_rows)
         return require("pyarrow").concat_tables(parts)
 
 
@@ -82,11 +87,11 @@ class Learnt:
 
     coding: Coding
     states: dict[str, Any]
-    rows: Rows
+    rows: CompleteRows
     notes: tuple[str, ...] = ()
 
 
-def survey(parsed: Parsed, rows: Rows) -> Learnt:
+def survey(parsed: Parsed, rows: CompleteRows) -> Learnt:
     """Learn a formula from rows, in one pass over them if its terms ask for that, else from the first."""
     factors = dict.fromkeys(factor for term in terms_of(parsed.right) for factor in term.factors)
     right = [factor.expr for factor in factors if factor.eval_method.value != "literal"]
@@ -112,7 +117,7 @@ def survey(parsed: Parsed, rows: Rows) -> Learnt:
 
 
 def _learn(
-    parsed: Parsed, rows: Rows, calls: tuple[Call, ...], table: Any, exact: Mapping[str, Any] | None = None
+    parsed: Parsed, rows: CompleteRows, calls: tuple[Call, ...], table: Any, exact: Mapping[str, Any] | None = None
 ) -> Learnt:
     """The coding that a table tells, with what is known exactly in place of what the table tells."""
 
@@ -132,7 +137,7 @@ def _learn(
     )
 
 
-def _widened(states: dict[str, Any], calls: tuple[Call, ...], rows: Rows) -> dict[str, Any]:
+def _widened(states: dict[str, Any], calls: tuple[Call, ...], rows: CompleteRows) -> dict[str, Any]:
     """Splines whose ends leave room for what float32 has rounded: new rows may hold the same values unrounded."""
     fields = {field.name: field.dtype for field in rows.stored.fields}
     single = {column.name for column in rows.stored.columns if fields[column.field] == "float32"}
@@ -167,7 +172,7 @@ class _Look(Protocol):
     def add(self, values: np.ndarray, batch: Any) -> None: ...
 
 
-def _look_at_all(rows: Rows, calls: tuple[Call, ...], sample: Any, states: dict[str, Any]) -> dict[str, _Look]:
+def _look_at_all(rows: CompleteRows, calls: tuple[Call, ...], sample: Any, states: dict[str, Any]) -> dict[str, _Look]:
     """One pass over all rows, a look for every call, and one for every text of which rows are dropped."""
     texts = [name for name in sample.column_names if kind_of(sample.column(name)) == "categories"]
     arguments = {call.key: call.argument for call in calls if call.argument.strip("`") not in texts}
@@ -200,7 +205,7 @@ def _most_levels(stored: Stored, name: str) -> int:
 class _Total:
     """Sums, for which no row is kept."""
 
-    sums: Sums
+    sums: TransformSums
     kept: list[Any] = field(default_factory=list)
 
     def add(self, values: np.ndarray, batch: Any) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from tallbayes.formula.expressions import STATEFUL
 from tallbayes.rows.columns import require
-from tallbayes.rows.ranges import Ranges
+from tallbayes.rows.statistics import ColumnStatistics
 
 SCALES = frozenset({"scale", "center", "standardize"})
 
@@ -84,7 +84,7 @@ def _call(key: str, node: Any, aliases: dict[str, str]) -> Call:
     return Call(node.func.id, key, ast.unparse(first), tuple(options))
 
 
-class Sums(Protocol):
+class TransformSums(Protocol):
     """What is added up over blocks of rows, and the memory that follows from it."""
 
     def add(self, values: np.ndarray) -> None: ...
@@ -92,7 +92,7 @@ class Sums(Protocol):
     def memory(self) -> dict[str, Any]: ...
 
 
-def sums_for(call: Call, first: dict[str, Any]) -> Sums:
+def sums_for(call: Call, first: dict[str, Any]) -> TransformSums:
     """For a call that has sums, whose memory of some rows is `first`."""
     return Polynomials(first) if call.function == "poly" else Scales(first)
 
@@ -102,16 +102,16 @@ class Scales:
     """Mean and spread, in the form in which formulaic remembers them."""
 
     first: dict[str, Any]
-    ranges: Ranges = field(default_factory=Ranges)
+    statistics: ColumnStatistics = field(default_factory=ColumnStatistics)
 
     def add(self, values: np.ndarray) -> None:
-        self.ranges.add(np.asarray(values, np.float64)[:, None])
+        self.statistics.add(np.asarray(values, np.float64)[:, None])
 
     def memory(self) -> dict[str, Any]:
-        ranges, found = self.ranges, dict(self.first)
-        found["center"] = ranges.origin[0] + ranges.mean[0]
+        statistics, found = self.statistics, dict(self.first)
+        found["center"] = statistics.centre[0]
         if found["scale"] is not None:
-            found["scale"] = np.sqrt(ranges.squares[0] / (ranges.count - found["ddof"]))
+            found["scale"] = np.sqrt(statistics.squares[0] / (statistics.count - found["ddof"]))
         return found
 
 

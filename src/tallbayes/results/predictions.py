@@ -169,14 +169,14 @@ def _columns_of(result: Result) -> int:
 
 
 def _encoded(encoding: Encoding, rows: Any, offset: Any) -> Iterator[Any]:
-    from tallbayes.rows.batches import batches
+    from tallbayes.rows.sources import open_source
 
     wanted = list(encoding.coding.kinds)
     column = offset if isinstance(offset, str) else encoding.offset if offset is None else None
     if column == "":
         raise InputError(explain("offset=, since the fit had one", "none", "an array, or the name of a column"))
     start = 0
-    for batch in batches(_as_table(rows), [*wanted, *([column] if column else [])] or None):
+    for batch in open_source(_as_table(rows)).batches([*wanted, *([column] if column else [])] or None):
         x = encoding.encode(batch.select(wanted) if wanted else batch)
         x = np.ones((len(x), 1)) if x.shape[1] == 0 else x
         given = np.asarray(batch.column(column), np.float64) if column else None
@@ -237,35 +237,24 @@ def predict_batches(result: Result, rows: Any, *, at_least: Any = None, offset: 
 
 def _write(parts: Iterator[Prediction], path: Path) -> int:
     """Into a file, a batch at a time; the number of rows."""
+    from tallbayes.rows.atomic import replacing
     from tallbayes.rows.columns import require
+    from tallbayes.rows.formats import WRITERS
 
     arrow = require("pyarrow")
-    if path.suffix not in (".csv", ".parquet"):
-        raise InputError(explain("out ending in .csv or .parquet", repr(path.name), "predictions.parquet"))
-    partial, count, writer = path.with_name(path.name + ".partial"), 0, None
-    try:
-        for part in parts:
-            table = arrow.table(part.columns())
-            writer = writer or _writer(partial, path.suffix, table.schema)
-            writer.write_table(table)
-            count += table.num_rows
-        if writer is not None:
-            writer.close()
-            os.replace(partial, path)
-    finally:
-        if writer is not None:
-            writer.close()
-        partial.unlink(missing_ok=True)
-    if not count:
-        raise DataError(explain("at least one row", "0 rows", "check the table"))
+    if path.suffix not in WRITERS:
+        raise InputError(explain(f"out ending in {' or '.join(WRITERS)}", repr(path.name), "predictions.parquet"))
+    count, writer = 0, None
+    with replacing(path) as partial:
+        try:
+            for part in parts:
+                table = arrow.table(part.columns())
+                writer = writer or WRITERS[path.suffix](partial, table.schema)
+                writer.write_table(table)
+                count += table.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+        if not count:
+            raise DataError(explain("at least one row", "0 rows", "check the table"))
     return count
-
-
-def _writer(path: Path, suffix: str, schema: Any) -> Any:
-    if suffix == ".parquet":
-        import pyarrow.parquet
-
-        return pyarrow.parquet.ParquetWriter(str(path), schema)
-    import pyarrow.csv
-
-    return pyarrow.csv.CSVWriter(str(path), schema)

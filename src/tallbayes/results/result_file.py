@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.records.values import Codec, all_fields
 from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Result
+from tallbayes.rows.atomic import replacing
 from tallbayes.structure import Structure
 
 FORMAT = "tallbayes result 5"
@@ -31,11 +31,8 @@ def save(result: Result, path: str | Path) -> None:
     """Write beside the target, then rename: a reader sees the old file or the new one."""
     arrays: dict[str, np.ndarray] = {}
     document = {"format": FORMAT, "result": _CODEC.encode(_fields(result), arrays)}
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    with open(partial, "wb") as file:
+    with replacing(Path(path)) as partial, open(partial, "wb") as file:
         np.savez_compressed(file, allow_pickle=False, document=np.array(json.dumps(document)), **arrays)
-    os.replace(partial, path)
 
 
 def load(path: str | Path) -> Result:

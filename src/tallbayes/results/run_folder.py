@@ -20,6 +20,7 @@ from zipfile import is_zipfile
 from tallbayes.errors import InputError, ResultFileError, explain
 from tallbayes.results.result import Result
 from tallbayes.results.result_file import load
+from tallbayes.rows.atomic import replacing, take_place
 
 RESULT = "result.tallbayes"
 SETTINGS = "run.json"
@@ -84,13 +85,10 @@ def write_run(folder: Path, result: Result, settings: dict[str, Any], force: boo
     place = unfinished(folder)
     place.mkdir(exist_ok=True)
     update_run(place, result, settings)
-    if not os.path.lexists(folder):
-        os.rename(place, folder)
-    elif force:
-        _replace(folder, place)
-    else:
-        folder = folder.with_name(f"{folder.name}-{os.getpid()}")
-        os.rename(place, folder)
+    taken = os.path.lexists(folder)
+    if taken and not force:
+        folder, taken = folder.with_name(f"{folder.name}-{os.getpid()}"), False
+    take_place(place, folder, _beside(folder, "old"), replaces=taken)
     return folder
 
 
@@ -101,21 +99,8 @@ def update_run(folder: Path, result: Result, settings: dict[str, Any]) -> None:
 
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
-    partial = folder / f"{SETTINGS}.partial"
-    partial.write_text(json.dumps(settings, indent=2, allow_nan=False) + "\n")
-    os.replace(partial, folder / SETTINGS)
-
-
-def _replace(folder: Path, new: Path) -> None:
-    """The old folder comes back if the new one cannot take its place."""
-    old = _beside(folder, "old")
-    os.rename(folder, old)
-    try:
-        os.rename(new, folder)
-    except BaseException:
-        os.rename(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+    with replacing(folder / SETTINGS) as partial:
+        partial.write_text(json.dumps(settings, indent=2, allow_nan=False) + "\n")
 
 
 def _beside(folder: Path, kind: str) -> Path:

@@ -1,6 +1,6 @@
 """Columns: what Arrow holds, as numbers or as codes of the sorted levels of a text; and which values are missing.
 
-normalised(name, column)        numbers as they are, text and categories as codes; anything else is refused
+normalised_table(table)         numbers as they are, text and categories as codes; anything else is refused
 count_missing, drop_missing     null and NaN alike
 """
 
@@ -13,6 +13,8 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 
+BATCH_ROWS = 2**17
+
 
 def require(package: str) -> Any:
     """Import a package that only formulas and tables need."""
@@ -24,9 +26,34 @@ def require(package: str) -> Any:
         raise InputError(explain(f"{name}, for formulas and tables", got, "pip install 'tallbayes[data]'")) from error
 
 
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")[:200]
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_text(kind: Any) -> bool:
     types = require("pyarrow").types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def normalised_table(table: Any) -> Any:
+    """An Arrow table with every column normalised."""
+    return table_of({name: normalised(name, table.column(name), False) for name in table.column_names})
+
+
+def table_of(columns: dict[str, Any]) -> Any:
+    """The Arrow table of columns that must be of one length."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(explain("columns with the same number of rows", f"{lengths}", "check how they were cut"))
+    return require("pyarrow").table(columns)
 
 
 def normalised(name: str, column: Any, keep_order: bool) -> Any:

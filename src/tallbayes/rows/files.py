@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import DataError, TableError, explain
-from tallbayes.rows import batches
-from tallbayes.rows.columns import require
-from tallbayes.rows.frames import DELIMITERS, FORMATS, broken, file_kind, no_such_column, open_source
+from tallbayes.rows.formats import SUFFIXES, format_of, is_compressed, reading
 from tallbayes.rows.packing import kind_of_type, merged
+from tallbayes.rows.sources import no_such_column, open_source
 
 # A guess is enough: of how many times its size a compressed file is.
 COMPRESSION = 6
@@ -78,7 +77,7 @@ def _expand(given: str) -> list[str]:
         found = sorted(os.path.join(given, name) for name in os.listdir(given) if _is_known(name))
         if not found:
             got = "none of them"
-            raise DataError(explain(f"files ending in {', '.join(FORMATS)} in {given!r}", got, "check the folder"))
+            raise DataError(explain(f"files ending in {', '.join(SUFFIXES)} in {given!r}", got, "check the folder"))
         return found
     if has_magic(given) and not os.path.exists(given):
         found = sorted(glob(given, recursive=True))
@@ -90,7 +89,7 @@ def _expand(given: str) -> list[str]:
 
 def _is_known(name: str) -> bool:
     try:
-        return not name.startswith((".", "_")) and bool(file_kind(Path(name)))
+        return not name.startswith((".", "_")) and bool(format_of(Path(name)))
     except DataError:
         return False
 
@@ -106,7 +105,9 @@ def shared_columns(files: list[File], columns: Sequence[str] | None) -> dict[str
                 raise DataError(explain("at least one column", "none", f"those of {file.label}"))
         _require_columns(file, source.names, wanted, files[0] if columns is None else None)
         source.require(wanted)
-        for name, type_ in _types(file.path).items():
+        with reading(file.path):
+            schema = format_of(file.path).schema(file.path)
+        for name, type_ in zip(schema.names, schema.types, strict=True):
             if name in wanted:
                 kinds[name] = merged(kinds.get(name, ""), kind_of_type(name, type_, file.label), name, file.label)
     return {name: kinds[name] for name in wanted}
@@ -122,30 +123,9 @@ def _require_columns(file: File, names: Sequence[str], wanted: list[str], first:
         raise DataError(explain("the same columns in all files", got, "name those to keep: columns=[...]"))
 
 
-def _types(path: Path) -> dict[str, Any]:
-    """Arrow types by column; those of a CSV file are inferred from its first block."""
-    arrow, kind = require("pyarrow"), file_kind(path)
-    try:
-        if kind in DELIMITERS:
-            csv = require("pyarrow.csv")
-            # As the reader of batches does, and with one thread, which cannot outlive the file.
-            convert = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
-            parse = csv.ParseOptions(delimiter=DELIMITERS[kind])
-            read = csv.ReadOptions(use_threads=False, block_size=batches.CSV_BLOCK_BYTES)
-            with csv.open_csv(str(path), read_options=read, parse_options=parse, convert_options=convert) as reader:
-                return dict(zip(reader.schema.names, reader.schema.types, strict=True))
-        if kind == "parquet":
-            schema = require("pyarrow.parquet").read_schema(path)
-        else:
-            with arrow.memory_map(str(path)) as file:
-                schema = arrow.ipc.open_file(file).schema
-        return dict(zip(schema.names, schema.types, strict=True))
-    except (arrow.ArrowException, OSError) as error:
-        raise broken(path, error) from error
-
-
 def packed_bytes(file: File, row_bytes: int) -> float:
     """About how many bytes the packed rows of a file take: of Parquet exactly, of others about as many as the file."""
-    if file_kind(file.path) == "parquet":
-        return float(require("pyarrow.parquet").read_metadata(file.path).num_rows) * row_bytes
-    return file.size * (COMPRESSION if file.path.suffix.lower() == ".gz" else 1.0)
+    num_rows = format_of(file.path).num_rows
+    if num_rows is not None:
+        return float(num_rows(file.path)) * row_bytes
+    return file.size * (COMPRESSION if is_compressed(file.path) else 1.0)

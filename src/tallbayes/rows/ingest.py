@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
-from tallbayes.rows.batches import pieces
+from tallbayes.rows.atomic import sync_file
 from tallbayes.rows.columns import require
 from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
+from tallbayes.rows.formats import format_of
 from tallbayes.rows.on_disk import MOST_ROWS, Stored
-from tallbayes.rows.packing import Layout, Learnt, layout, pack
-from tallbayes.rows.shuffling import Deal, buckets_for, sync_file, write_whole
+from tallbayes.rows.packing import FieldLayout, LearntColumn, layout, pack
+from tallbayes.rows.shuffling import Deal, buckets_for, write_whole
 from tallbayes.rows.unfinished import Look, Making, Unfinished, finished_before, unfinished_table, writing
 
 FORMAT = "tallbayes ingest 1"
@@ -72,12 +73,12 @@ def ingest(
 
 
 @dataclass
-class Run:
+class Ingestion:
     """One table in the making from files."""
 
     work: Unfinished
     files: list[File]
-    learnt: list[Learnt]
+    learnt: list[LearntColumn]
     deal: Deal
     asked: dict[str, Any]
     rows_of: list[int] = field(default_factory=list)
@@ -93,7 +94,7 @@ class Run:
         return 8 * len(self.learnt)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> FieldLayout:
         """Settled once, after all rows are in."""
         return layout(self.learnt)
 
@@ -117,6 +118,7 @@ class Run:
         file.require_unchanged()
         self.rows_of = self.rows_of or [0]
         wanted = [column.name for column in self.learnt]
+        pieces = format_of(file.path).pieces
         for piece in _ahead(pieces(file.path, wanted, self.rows_of[-1], _types_of(self.learnt))):
             rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1])
             with writing(self.work.folder):
@@ -185,7 +187,8 @@ class Run:
         self._tell("sealing", 0.0, num_rows, num_rows)
         source = {**self.asked, "rows": self.rows_of}
         with writing(self.work.folder):
-            return self.work.seal(num_rows, self.layout.fields, True, self.layout.columns, source)
+            made = Stored(self.work.table, num_rows, True, self.layout.fields, {}, self.layout.columns, source)
+            return self.work.seal(made)
 
     def _share_read(self, number: int, share: float) -> float:
         before = sum(file.size for file in self.files[:number])
@@ -203,7 +206,7 @@ def _asked(files: list[File], columns: Sequence[str] | None) -> dict[str, Any]:
     return {"format": FORMAT, "columns": names, "files": [file.stamp() for file in files]}
 
 
-def _begin(files: list[File], asked: dict[str, Any], work: Unfinished, overwrite: bool) -> Run:
+def _begin(files: list[File], asked: dict[str, Any], work: Unfinished, overwrite: bool) -> Ingestion:
     """The run that was interrupted, if there is one; else a new one."""
     found = work.read("dealt")
     if found is not None and found.get("asked") != asked and not overwrite:
@@ -217,22 +220,22 @@ def _begin(files: list[File], asked: dict[str, Any], work: Unfinished, overwrite
         work.clear()
     row_bytes = 8 * len(kinds)
     num_buckets = buckets_for(sum(packed_bytes(file, row_bytes) for file in files))
-    learnt = [Learnt(name, kind) for name, kind in kinds.items()]
-    return Run(work, files, learnt, Deal(work.buckets, row_bytes, num_buckets), asked)
+    learnt = [LearntColumn(name, kind) for name, kind in kinds.items()]
+    return Ingestion(work, files, learnt, Deal(work.buckets, row_bytes, num_buckets), asked)
 
 
-def _resumed(found: dict[str, Any], files: list[File], work: Unfinished, asked: dict[str, Any]) -> Run | None:
+def _resumed(found: dict[str, Any], files: list[File], work: Unfinished, asked: dict[str, Any]) -> Ingestion | None:
     """The run as its journals tell it; None where the files of the work are not there to go on with."""
-    learnt = [Learnt.from_json(each) for each in found["columns"]]
+    learnt = [LearntColumn.from_json(each) for each in found["columns"]]
     deal = Deal(work.buckets, 8 * len(learnt), len(found["counts"]), found["counts"])
     complete = found["complete"]
     ordered = int((work.read("ordered") or {"buckets": 0})["buckets"]) if complete else 0
     if not deal.fits(ordered) or (ordered and not _fields_hold(int(deal.counts[:ordered].sum()), learnt, work)):
         return None
-    return Run(work, files, learnt, deal, asked, found["rows"], complete, complete, ordered, resumed=True)
+    return Ingestion(work, files, learnt, deal, asked, found["rows"], complete, complete, ordered, resumed=True)
 
 
-def _fields_hold(num_rows: int, learnt: list[Learnt], work: Unfinished) -> bool:
+def _fields_hold(num_rows: int, learnt: list[LearntColumn], work: Unfinished) -> bool:
     files = [(work.table / each.file, num_rows * each.row_bytes) for each in layout(learnt).fields]
     return all(file.is_file() and file.stat().st_size >= size for file, size in files)
 
@@ -256,7 +259,7 @@ def _ahead(parts: Iterator[Any]) -> Iterator[Any]:
             yield part
 
 
-def _types_of(learnt: list[Learnt]) -> dict[str, Any]:
+def _types_of(learnt: list[LearntColumn]) -> dict[str, Any]:
     """Arrow types of columns whose kind is known: a CSV file is not asked to guess them again."""
     arrow = require("pyarrow")
     types = {"number": arrow.float64(), "whole": arrow.int64(), "bool": arrow.bool_(), "text": arrow.string()}

@@ -13,9 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from tallbayes.errors import TableError, explain
+from tallbayes.rows.atomic import replacing, sync_file, take_place
 from tallbayes.rows.table import CHUNK_ROWS, MAX_THREADS, Table, capacity_for
 from tallbayes.threads import num_cores
 
@@ -88,6 +89,11 @@ class Stored:
     @property
     def capacity(self) -> int:
         return capacity_for(self.num_rows)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the files of its fields."""
+        return sum(self.capacity * field.row_bytes for field in self.fields)
 
     @property
     def digest(self) -> str:
@@ -160,58 +166,29 @@ def spill(table: Table, folder: Path) -> Table:
     for field, leaf in zip(fields, leaves, strict=True):
         leaf.tofile(partial / field.file)
     names = jax.tree.unflatten(jax.tree.structure(table.rows), [field.name for field in fields])
-    stored = seal(partial, folder / "rows", table.num_rows, fields, shuffled=table.shuffled)
+    stored = seal(Stored(partial, table.num_rows, table.shuffled, fields, {}), folder / "rows")
     return replace(table, stored=stored, names=names)
 
 
-def seal(
-    folder: Path,
-    final: Path,
-    num_rows: int,
-    fields: tuple[Field, ...],
-    *,
-    shuffled: bool,
-    columns: tuple[Column, ...] = (),
-    source: Mapping[str, Any] | None = None,
-) -> Stored:
-    """Make a table of a folder whose files hold `num_rows` rows each: pad, digest, write the header, and rename.
+def seal(made: Stored, final: Path) -> Stored:
+    """Make a table of a folder whose files hold the rows and no digests yet: pad, digest, write the header, and rename.
 
     Until the last step there is no table at `final`, or an older one; after it there is a whole one.
     """
+    folder, num_rows = made.path, made.num_rows
     if not 0 < num_rows <= MOST_ROWS:
         hint = "several tables: row numbers are 32 bits wide" if num_rows else "check how the files were written"
         raise TableError(explain(f"1 to {MOST_ROWS:,} rows", f"{num_rows:,}", hint))
-    capacity = capacity_for(num_rows)
-    for field in fields:
-        _pad(folder / field.file, field, num_rows, capacity)
-    bare = Stored(folder, num_rows, shuffled, fields, {}, columns, source)
-    stored = replace(bare, digests={field.name: _digests(bare, field) for field in fields})
-    document = {"format": FORMAT, **_contents(stored), "source": source, "digest": stored.digest}
-    written = folder / f"{HEADER}.partial"
-    with open(written, "w") as file:
-        file.write(json.dumps(document, indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(written, folder / HEADER)
+    for field in made.fields:
+        _pad(folder / field.file, field, num_rows, made.capacity)
+    stored = replace(made, digests={field.name: _digests(made, field) for field in made.fields})
+    document = {"format": FORMAT, **_contents(stored), "source": stored.source, "digest": stored.digest}
+    with replacing(folder / HEADER) as partial:
+        partial.write_text(json.dumps(document, indent=1))
+        sync_file(partial)
     _remember(stored)
-    _take_place(folder, final)
+    take_place(folder, final, final.with_name(f"{final.name}.older"), replaces=(final / HEADER).is_file())
     return replace(stored, path=final.absolute())
-
-
-def _take_place(folder: Path, final: Path) -> None:
-    """Rename; a table that is there stays until then, and comes back if its place cannot be taken."""
-    older = final.with_name(f"{final.name}.older")
-    replaces = (final / HEADER).is_file()
-    if replaces:
-        shutil.rmtree(older, ignore_errors=True)
-        os.rename(final, older)
-    try:
-        os.rename(folder, final)
-    except BaseException:
-        if replaces:
-            os.rename(older, final)
-        raise
-    shutil.rmtree(older, ignore_errors=True)
 
 
 def _contents(stored: Stored) -> dict[str, Any]:
@@ -314,13 +291,9 @@ def _remembered(stored: Stored) -> Any:
 
 
 def _remember(stored: Stored) -> None:
-    partial = stored.path / f"{SEEN}.{os.getpid()}"
-    try:
+    # In a folder that cannot be written the files are read through every time.
+    with suppress(OSError), replacing(stored.path / SEEN, shared=True) as partial:
         partial.write_text(json.dumps(_stamps(stored)))
-        os.replace(partial, stored.path / SEEN)
-    except OSError:
-        # In a folder that cannot be written the files are read through every time.
-        partial.unlink(missing_ok=True)
 
 
 def _broken(file: Path, got: str) -> TableError:

@@ -1,65 +1,74 @@
-"""Packing: Arrow record batches as rows of float64 numbers, and what has been learnt of every column on the way.
+"""Packing: between Arrow's columns and rows of numbers, both ways, in memory that does not grow with the rows.
 
-    number, whole, bool   their values; what is missing is NaN
-    text                  codes in the order in which levels came; what is missing is -1, or NaN where all of a batch is
+    pack             batches as rows of float64, and what has been learnt of every column on the way
+    layout           what only all rows tell: which columns are codes, the order of levels, whether float32 is enough
+    packed_batches   the fields of a table on disk, as the columns that they were made of
 
-Everything that only all rows can tell is settled afterwards by `layout`: which columns are codes, the sorted order of
-levels, and whether float32 is enough. What is held does not grow with the rows.
+Text is packed as codes in the order in which levels came; what is missing is -1, or NaN where all of a batch is. In a
+table it is codes of the sorted levels, and what is missing is -1 among "codes" and NaN among "numbers". A column comes
+back as it was read from its file, and what is missing as null; float32 numbers as the shortest decimals that stand for
+them where they are few, since they may be labels then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.rows.columns import is_text, require, unusable
-from tallbayes.rows.on_disk import Column, Field
-from tallbayes.rows.ranges import Ranges
+from tallbayes.rows.columns import BATCH_ROWS, is_text, require, unusable
+from tallbayes.rows.on_disk import Column, Field, Stored
+from tallbayes.rows.statistics import ColumnStatistics
 
 MOST_LEVELS = 100_000
 BLOCK_BYTES = 2**18
 # Whole numbers up to here are exact in float32.
 EXACT_IN_FLOAT32 = 2.0**24
+PROBE_ROWS = 2**12
+MOST_LABELS = 1000
 
 
 @dataclass
-class Learnt:
+class LearntColumn:
     """What the rows so far tell of a column; `kind` is empty while all values are missing."""
 
     name: str
     kind: str = ""
     single: bool = True
     missing: int = 0
-    ranges: Ranges = field(default_factory=Ranges)
+    statistics: ColumnStatistics = field(default_factory=ColumnStatistics)
     levels: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_code(self) -> bool:
         if self.kind == "whole":
-            return not self.missing and bool(self.ranges.least[0] >= -(2**31) and self.ranges.largest[0] < 2**31)
+            found = self.statistics
+            return not self.missing and bool(found.least[0] >= -(2**31) and found.largest[0] < 2**31)
         return self.kind in ("bool", "text")
 
     @property
     def needs_float64(self) -> bool:
         if self.kind == "whole":
-            return bool(self.ranges.size[0] > EXACT_IN_FLOAT32)
-        return not self.single and self.ranges.needs_float64()
+            return bool(self.statistics.size[0] > EXACT_IN_FLOAT32)
+        return not self.single and self.statistics.needs_float64()
 
     def merge_kind(self, kind: str, where: str) -> None:
         """Numbers are wider than whole numbers; any other two kinds do not go together."""
         self.kind = merged(self.kind, kind, self.name, where)
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "ranges": self.ranges.to_json(), "levels": list(self.levels)}
+        found = {**vars(self), "ranges": self.statistics.to_json(), "levels": list(self.levels)}
+        del found["statistics"]
+        return found
 
     @staticmethod
-    def from_json(found: dict[str, Any]) -> Learnt:
+    def from_json(found: dict[str, Any]) -> LearntColumn:
         levels = {level: code for code, level in enumerate(found["levels"])}
-        return Learnt(**{**found, "ranges": Ranges.from_json(found["ranges"]), "levels": levels})
+        known = {name: value for name, value in found.items() if name != "ranges"}
+        return LearntColumn(**{**known, "statistics": ColumnStatistics.from_json(found["ranges"]), "levels": levels})
 
 
 def merged(before: str, kind: str, name: str, where: str) -> str:
@@ -90,7 +99,7 @@ def kind_of_type(name: str, type_: Any, where: str) -> str:
     raise unusable(f"column {name!r} of {where}", type_)
 
 
-def pack(batch: Any, learnt: list[Learnt], where: str, first_row: int) -> np.ndarray:
+def pack(batch: Any, learnt: list[LearntColumn], where: str, first_row: int) -> np.ndarray:
     """A batch of the columns in their order, packed; `first_row` is its place in the file, for messages."""
     columns = []
     for place, column in enumerate(learnt):
@@ -111,7 +120,7 @@ def pack(batch: Any, learnt: list[Learnt], where: str, first_row: int) -> np.nda
     return rows
 
 
-def _numbers(values: Any, column: Learnt, where: str, first_row: int) -> np.ndarray:
+def _numbers(values: Any, column: LearntColumn, where: str, first_row: int) -> np.ndarray:
     arrow = require("pyarrow")
     types = arrow.types
     if types.is_null(values.type):
@@ -131,8 +140,8 @@ def _numbers(values: Any, column: Learnt, where: str, first_row: int) -> np.ndar
         missing = int(np.count_nonzero(blank))
         column.missing += missing
         present = numbers[~blank] if missing else numbers
-    column.ranges.add(present[:, None])
-    if column.ranges.count and not np.isfinite(column.ranges.size[0]):
+    column.statistics.add(present[:, None])
+    if column.statistics.count and not np.isfinite(column.statistics.size[0]):
         _refuse_infinite(numbers, column.name, where, first_row)
     return numbers
 
@@ -144,7 +153,7 @@ def _refuse_infinite(numbers: np.ndarray, name: str, where: str, first_row: int)
     raise DataError(explain(f"finite numbers in column {name!r}", got, hint))
 
 
-def _codes(values: Any, column: Learnt, where: str) -> np.ndarray:
+def _codes(values: Any, column: LearntColumn, where: str) -> np.ndarray:
     """Codes in the order of appearance: levels are looked up once a batch, not once a row."""
     arrow = require("pyarrow")
     encoded = values if arrow.types.is_dictionary(values.type) else values.dictionary_encode()
@@ -167,7 +176,7 @@ def _codes(values: Any, column: Learnt, where: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FieldLayout:
     """How packed rows become those of the table's fields."""
 
     fields: tuple[Field, ...]
@@ -175,10 +184,10 @@ class Layout:
     convert: Callable[[np.ndarray], list[np.ndarray]]
 
 
-def layout(learnt: list[Learnt]) -> Layout:
+def layout(learnt: list[LearntColumn]) -> FieldLayout:
     """Settle what all rows have told."""
     for column in learnt:
-        if not column.levels and not column.ranges.count:
+        if not column.levels and not column.statistics.count:
             got = "all of them missing"
             raise DataError(explain(f"values in column {column.name!r}", got, "leave the column out"))
     coded = [place for place, column in enumerate(learnt) if column.is_code]
@@ -199,19 +208,75 @@ def layout(learnt: list[Learnt]) -> Layout:
 
     fields = (Field("numbers", dtype, (len(numeric),)), Field("codes", "int32", (len(coded),)))
     columns = [_described(column, coded, numeric, place) for place, column in enumerate(learnt)]
-    return Layout(tuple(each for each in fields if each.shape[0]), tuple(columns), convert)
+    return FieldLayout(tuple(each for each in fields if each.shape[0]), tuple(columns), convert)
 
 
-def _sorted_places(column: Learnt) -> np.ndarray:
+def _sorted_places(column: LearntColumn) -> np.ndarray:
     """Places among the sorted levels, by code; the last is for what is missing."""
     ranked = {level: place for place, level in enumerate(sorted(column.levels))}
     return np.array([*(ranked[level] for level in column.levels), -1], np.int32)
 
 
-def _described(column: Learnt, coded: list[int], numeric: list[int], place: int) -> Column:
+def _described(column: LearntColumn, coded: list[int], numeric: list[int], place: int) -> Column:
     levels = tuple(sorted(column.levels))
     field_name, among = ("codes", coded) if place in coded else ("numbers", numeric)
     least, largest = 0.0, float(len(levels) - 1)
     if column.kind != "text":
-        least, largest = float(column.ranges.least[0]), float(column.ranges.largest[0])
+        least, largest = float(column.statistics.least[0]), float(column.statistics.largest[0])
     return Column(column.name, field_name, among.index(place), column.kind, levels, column.missing, least, largest)
+
+
+def require_columns(stored: Stored) -> None:
+    """Refuse a table of arrays, which has no columns that a formula could name."""
+    if not stored.columns:
+        fields = ", ".join(field.name for field in stored.fields)
+        hint = "tb.estimate(tb.families.logistic(), table, ...), or a table made by tb.ingest"
+        raise DataError(explain("a table of columns", f"one of the arrays {fields} at {str(stored.path)!r}", hint))
+
+
+def packed_batches(stored: Stored, wanted: Sequence[str], size: int | None = None) -> Iterator[Any]:
+    """Arrow tables of these columns in this order."""
+    arrow, size = require("pyarrow"), size or BATCH_ROWS
+    arrays = stored.rows()
+    columns = {column.name: column for column in stored.columns}
+    levels = {name: arrow.array(columns[name].levels, arrow.string()) for name in wanted}
+    labels = [name for name in wanted if _may_be_labels(arrays[columns[name].field][:PROBE_ROWS, columns[name].place])]
+    for start in range(0, stored.num_rows, size):
+        parts = {}
+        for name in wanted:
+            column = columns[name]
+            values = arrays[column.field][start : start + size, column.place]
+            parts[name] = _as_arrow(column, _shortest(values) if name in labels else values, levels[name])
+        yield arrow.table(parts)
+
+
+def read_packed(stored: Stored, wanted: Sequence[str]) -> Any:
+    """All rows in one Arrow table."""
+    return next(packed_batches(stored, wanted, stored.num_rows))
+
+
+def _as_arrow(column: Column, values: np.ndarray, levels: Any) -> Any:
+    arrow = require("pyarrow")
+    blank = None
+    if column.missing:
+        blank = np.isnan(values) if values.dtype.kind == "f" else values < 0
+    if column.kind == "number":
+        return arrow.array(np.ascontiguousarray(values), mask=blank)
+    if column.kind == "bool":
+        return arrow.array(values > 0, mask=blank)
+    if column.kind == "text":
+        indices = arrow.array(np.ascontiguousarray(values), mask=blank)
+        return arrow.DictionaryArray.from_arrays(indices, levels)
+    whole = values if blank is None else np.where(blank, 0, values)
+    return arrow.array(whole.astype(np.int64), mask=blank)
+
+
+def _may_be_labels(values: np.ndarray) -> bool:
+    """Whether these first numbers of a column are few."""
+    return values.dtype == np.float32 and len(np.unique(values)) <= MOST_LABELS
+
+
+def _shortest(values: np.ndarray) -> np.ndarray:
+    """0.1 instead of 0.10000000149: float64 numbers with the digits that tell one float32 from the next."""
+    distinct, places = np.unique(values, return_inverse=True)
+    return np.array([float(str(each)) for each in distinct])[places]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tallbayes.rows.atomic import sync_file
 from tallbayes.rows.table import SHUFFLE_SEED
 
 # What is held at a time: a buffer and its sorted copy while dealing, a bucket and its order afterwards.
@@ -165,11 +166,3 @@ def write_whole(descriptor: int, rows: np.ndarray) -> None:
     left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def sync_file(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -127,7 +127,7 @@ def _copy_rows(array: np.ndarray, out: np.ndarray, order: np.ndarray | None) -> 
         block = array[start:stop] if order is None else np.take(array, order[start:stop], axis=0)
         out[start:stop] = block
 
-    _by_blocks(copy, array)
+    by_blocks(copy, array)
 
 
 def _aligned(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
@@ -138,10 +138,10 @@ def _aligned(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
 
 
 def _all_finite(array: np.ndarray) -> bool:
-    return all(_by_blocks(lambda start, stop: bool(np.isfinite(array[start:stop]).all()), array))
+    return all(by_blocks(lambda start, stop: bool(np.isfinite(array[start:stop]).all()), array))
 
 
-def _by_blocks(task: Callable[[int, int], Any], array: np.ndarray) -> list[Any]:
+def by_blocks(task: Callable[[int, int], Any], array: np.ndarray) -> list[Any]:
     """task(start, stop) of consecutive blocks of rows that fit into the cache, in their order, on threads if many."""
     row_bytes = max(array[:1].nbytes, 1)
     size = max(BLOCK_BYTES // row_bytes, 1)
@@ -163,55 +163,6 @@ def _require_int32(name: str, array: np.ndarray) -> None:
                 "astype(float), or codes 0, 1, 2, ... if they are labels",
             )
         )
-
-
-def needs_float64(arrays: Any) -> bool:
-    """Whether float32 would blur a column by more than 1e-4 of its own spread, or not hold sums of its squares."""
-
-    def blurred(array: np.ndarray) -> bool:
-        if array.dtype != np.float64:
-            return False
-        size, spread = _size_and_spread(array)
-        blur = (spread > 0) & (size * 2.0**-24 > 1e-4 * spread)
-        outside = (size > 0) & ((size < 1e-12) | (size > 1e12))
-        return bool(np.any(blur | outside))
-
-    return any(blurred(array) for array in jax.tree.leaves(arrays))
-
-
-def _size_and_spread(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Largest magnitude and standard deviation over rows of every entry, by blocks merged with Chan's formula.
-
-    Deviations are from the first row, so that an entry that never changes has a spread of exactly zero.
-    """
-    origin = array[0]
-
-    def moments(start: int, stop: int) -> tuple[Any, ...]:
-        block = array[start:stop]
-        # A thread has its own error state.
-        with np.errstate(over="ignore", invalid="ignore"):
-            deviation = block - origin
-            mean = _over_rows(np.add, deviation) / len(block)
-            deviation -= mean
-            squares = _over_rows(np.add, np.square(deviation, out=deviation))
-            size = np.maximum(_over_rows(np.maximum, block), -_over_rows(np.minimum, block))
-            return len(block), size, mean, squares
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        counts, sizes, blocks, squares = zip(*_by_blocks(moments, array), strict=True)
-        weights, means = np.array(counts) / len(array), np.stack(blocks)
-        between = np.tensordot(weights, (means - np.tensordot(weights, means, 1)) ** 2, 1)
-        return np.max(sizes, axis=0), np.sqrt(np.sum(squares, axis=0) / len(array) + between)
-
-
-def _over_rows(operation: np.ufunc, block: np.ndarray) -> np.ndarray:
-    """operation.reduce(block, axis=0); 64 rows side by side make inner loops long, five times as fast at d = 20."""
-    flat = block.reshape(len(block), -1)
-    folded = len(flat) // 64 * 64
-    if folded:
-        head = operation.reduce(flat[:folded].reshape(folded // 64, -1), axis=0)
-        flat = np.concatenate([head.reshape(64, -1), flat[folded:]])
-    return operation.reduce(flat, axis=0).reshape(block.shape[1:])
 
 
 def capacity_for(num_rows: int) -> int:

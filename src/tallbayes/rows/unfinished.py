@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import TableError, explain
-from tallbayes.rows.on_disk import HEADER, Column, Field, Stored, open_table, seal
-from tallbayes.rows.shuffling import sync_file
+from tallbayes.rows.atomic import replacing, sync_file
+from tallbayes.rows.on_disk import HEADER, Stored, open_table, seal
 
 JOURNAL_SECONDS = 10.0
 JOURNAL_SHARE = 0.05
@@ -91,24 +91,16 @@ class Unfinished:
 
     def write(self, name: str, document: Mapping[str, Any], started: float) -> None:
         """Write a journal; `started` is when the files it tells of began to be synced."""
-        partial = self.folder / f"{name}.json.partial"
-        partial.write_text(json.dumps(document))
-        sync_file(partial)
-        os.rename(partial, self.folder / f"{name}.json")
+        with replacing(self.folder / f"{name}.json") as partial:
+            partial.write_text(json.dumps(document))
+            sync_file(partial)
         sync_file(self.folder)
         self.written = time.monotonic()
         self.pause = max(JOURNAL_SECONDS, (self.written - started) / JOURNAL_SHARE)
 
-    def seal(
-        self,
-        num_rows: int,
-        fields: tuple[Field, ...],
-        shuffled: bool,
-        columns: tuple[Column, ...] = (),
-        source: Mapping[str, Any] | None = None,
-    ) -> Stored:
+    def seal(self, made: Stored) -> Stored:
         """Put the table in its place, and remove what was needed to make it."""
-        stored = seal(self.table, self.final, num_rows, fields, shuffled=shuffled, columns=columns, source=source)
+        stored = seal(made, self.final)
         self.discard()
         return stored
 

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
+from tallbayes.rows.atomic import replacing
 from tallbayes.rows.on_disk import Field, Stored
-from tallbayes.rows.ranges import Ranges
 from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
+from tallbayes.rows.statistics import ColumnStatistics
 from tallbayes.rows.unfinished import Unfinished, unfinished_table, writing
 
 # A bucket that grows too large is dealt once more: 4 GiB of rows are not, 256 GiB are once.
@@ -68,17 +69,17 @@ def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
     if not num_rows:
         raise DataError(explain("at least one row", "0 rows", "check what makes the chunks"))
     with writing(work.folder):
-        return work.seal(num_rows, form.fields(), shuffled=True)
+        return work.seal(Stored(work.table, num_rows, True, form.fields(), {}))
 
 
 class _Form:
-    """The fields that the first chunk has and all others must have, and their ranges so far."""
+    """The fields that the first chunk has and all others must have, and their statistics so far."""
 
     def __init__(self, first: Any) -> None:
         arrays = _arrays(first)
         self.dtypes = {name: _stored_dtype(name, array) for name, array in arrays.items()}
         self.shapes = {name: array.shape[1:] for name, array in arrays.items()}
-        self.ranges = {name: Ranges() for name, dtype in self.dtypes.items() if dtype == np.float64}
+        self.statistics = {name: ColumnStatistics() for name, dtype in self.dtypes.items() if dtype == np.float64}
         self.num_rows = 0
 
     @property
@@ -120,8 +121,8 @@ class _Form:
             hint = "drop or impute that row" if dtype.kind == "f" else "astype(float), or codes 0, 1, 2, ..."
             got = f"{flat[row, entry]} at row {self.num_rows + row:,}"
             raise DataError(explain(f"{expected} in {name!r}", got, hint))
-        if name in self.ranges:
-            self.ranges[name].add(flat)
+        if name in self.statistics:
+            self.statistics[name].add(flat)
         return array
 
     def fields(self) -> tuple[Field, ...]:
@@ -130,7 +131,7 @@ class _Form:
 
     def final_dtype(self, name: str) -> np.dtype:
         wide = self.dtypes[name]
-        return np.dtype(np.float32) if name in self.ranges and not self.ranges[name].needs_float64() else wide
+        return np.dtype(np.float32) if name in self.statistics and not self.statistics[name].needs_float64() else wide
 
 
 _NARROWS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -200,7 +201,7 @@ def _write_as_they_come(work: Unfinished, form: _Form, chunks: Iterator[np.ndarr
                 for name, file in files.items():
                     write_whole(file.fileno(), np.ascontiguousarray(rows[name]))
     with writing(work.folder):
-        for name in form.ranges:
+        for name in form.statistics:
             if form.final_dtype(name) == np.float32:
                 _narrow(work, name)
     return form.num_rows
@@ -208,8 +209,7 @@ def _write_as_they_come(work: Unfinished, form: _Form, chunks: Iterator[np.ndarr
 
 def _narrow(work: Unfinished, name: str) -> None:
     """Rewrite a field of float64 in float32, a block at a time."""
-    wide, narrow = work.table / f"{name}.bin", work.table / f"{name}.narrow"
-    with open(wide, "rb") as old, open(narrow, "wb", 0) as new:
+    wide = work.table / f"{name}.bin"
+    with replacing(wide) as narrow, open(wide, "rb") as old, open(narrow, "wb", 0) as new:
         while len(block := np.fromfile(old, np.float64, BLOCK_BYTES // 8)):
             write_whole(new.fileno(), block.astype(np.float32))
-    os.replace(narrow, wide)

@@ -24,7 +24,8 @@ from tallbayes.model.weights import WEIGHT, require_weights, weighted
 from tallbayes.programs.canary import require_sound
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored, map_table
-from tallbayes.rows.table import CHUNK_ROWS, Table, check_rows, make_table, needs_float64
+from tallbayes.rows.statistics import needs_float64
+from tallbayes.rows.table import CHUNK_ROWS, Table, check_rows, make_table
 from tallbayes.setup.own_rows import by_name, casting, unpacking
 from tallbayes.setup.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.watch import begin_pass, count_rows

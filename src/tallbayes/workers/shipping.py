@@ -26,6 +26,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, WorkerError, explain
 from tallbayes.programs.canary import require_sound
+from tallbayes.rows.atomic import replacing
 from tallbayes.rows.listing import Listing, mapped_listing
 from tallbayes.rows.on_disk import Stored, map_table, open_table
 from tallbayes.rows.table import Table
@@ -204,9 +205,8 @@ def pack(ground: Any, folder: Path) -> Parcel:
         return Parcel(name, content, None)
     path = folder / f"{name[:16]}.parcel"
     try:
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        with replacing(path) as partial:
+            partial.write_bytes(content)
     except OSError:
         return Parcel(name, content, None)
     return Parcel(name, None, str(path.absolute()))

@@ -20,6 +20,7 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Status
 from tallbayes.results.result import Result, family_of
+from tallbayes.rows.atomic import replacing
 from tallbayes.views.report.answer import answer, as_pairs, finding
 from tallbayes.views.report.cost import cost
 from tallbayes.views.report.effects import Effects, effects_of
@@ -73,12 +74,8 @@ def write_report(
         got = f"the folder {str(place)!r}" if place.is_dir() else f"no folder {str(place.parent)!r}"
         raise InputError(explain("a file to write the report to", got, "report.html"))
     page = render_report(result, predictions, comparisons, title, settings)
-    partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
-    try:
+    with replacing(place, shared=True) as partial:
         partial.write_text(page, encoding="utf-8")
-        os.replace(partial, place)
-    finally:
-        partial.unlink(missing_ok=True)
     return place
 
 

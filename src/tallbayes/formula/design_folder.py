@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import TableError
+from tallbayes.rows.atomic import replacing
 from tallbayes.rows.on_disk import HEADER, Stored, open_table
 from tallbayes.rows.writing import write_table
 
@@ -62,9 +63,8 @@ class Place:
     def keep(self, document: dict[str, Any], chunks: Iterable[dict[str, Any]]) -> Stored:
         """Write what was learnt, and then the rows: without either there is no design."""
         folder = self._writable()
-        partial = folder / f"{self.key}.{os.getpid()}.partial"
-        partial.write_text(json.dumps({"format": FORMAT, "asked": self.asked, **document}))
-        os.replace(partial, folder / f"{self.key}.json")
+        with replacing(folder / f"{self.key}.json", shared=True) as partial:
+            partial.write_text(json.dumps({"format": FORMAT, "asked": self.asked, **document}))
         is_there = (folder / self.key / HEADER).is_file()
         return write_table(folder / self.key, chunks, shuffled=self.source.shuffled, overwrite=is_there)
 
@@ -83,5 +83,5 @@ class Place:
 
 def size_of(stored: Stored) -> str:
     """Of its files, in words."""
-    size = sum(stored.capacity * field.row_bytes for field in stored.fields)
+    size = stored.num_bytes
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

@@ -1,0 +1,178 @@
+"""Sources: whatever rows come from, as Arrow tables of the columns that are needed.
+
+    source = open_source(anything)        files of all formats; pandas, polars, Arrow, a dict of arrays; tables on disk
+    source.names                          the columns, before any row is read
+    source.read(["hour", "late"])         the rows, as one table
+    source.batches(["hour", "late"])      the same a part at a time, so that a file never has to fit into memory
+
+Afterwards a column is of numbers, or of text as whole-numbered codes of its sorted levels; a pandas categorical and
+an ordered Arrow dictionary keep the order of their levels. Arrow keeps columns apart and reads only those it is asked
+for, so that nothing of the table's size is copied before the arrays of the model are made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, explain
+from tallbayes.rows.columns import BATCH_ROWS, normalised, normalised_table, one_line, require, table_of
+from tallbayes.rows.formats import format_of, reading
+from tallbayes.rows.on_disk import HEADER, Stored, open_table
+from tallbayes.rows.packing import packed_batches, read_packed, require_columns
+
+MANY_COLUMNS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where rows come from: its name in messages, the names of its columns, and how some are read, whole or in parts.
+
+    `stored` is the table on disk, if it is one.
+    """
+
+    label: str
+    names: tuple[str, ...]
+    load: Callable[[list[str]], Any]
+    stream: Callable[[list[str]], Iterator[Any]]
+    stored: Stored | None = None
+
+    def read(self, columns: Sequence[str] | None = None) -> Any:
+        """An Arrow table of these columns in this order, or a DataError."""
+        table = self.load(self._wanted(columns))
+        if table.num_rows == 0:
+            raise DataError(explain(f"at least one row in {self.label}", "0 rows", "check how it was written"))
+        return table
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """The same as tables of some BATCH_ROWS rows, in order."""
+        return self.stream(self._wanted(columns))
+
+    def _wanted(self, columns: Sequence[str] | None) -> list[str]:
+        wanted = list(dict.fromkeys(self.names if columns is None else columns))
+        self.require(wanted)
+        return wanted
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Refuse names that are not there, or not once."""
+        for name in columns:
+            self._require_one(name)
+
+    def _require_one(self, name: str) -> None:
+        count = self.names.count(name)
+        if count == 0:
+            raise no_such_column(name, self.names, self.label)
+        if count > 1:
+            got = f"{count} of that name in {self.label}"
+            raise DataError(explain(f"one column {name!r}", got, "rename one of them"))
+
+
+def suggestion(name: str, names: Sequence[str], otherwise: str) -> str:
+    """The nearest of the names, case apart, followed by `otherwise`; that alone where none is near."""
+    by_lower = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f"{by_lower[near[0]]!r}; {otherwise}" if near else otherwise
+
+
+def no_such_column(name: str, names: Sequence[str], where: str) -> DataError:
+    few = f"the columns are {', '.join(names)}" if len(names) <= MANY_COLUMNS else "check the spelling"
+    return DataError(explain(f"a column {name!r}", f"no such column in {where}", suggestion(name, names, few)))
+
+
+def open_source(source: Any) -> Source:
+    """Look at the columns of a file, a frame, a dict of arrays or a table on disk, without reading its rows.
+
+    >>> open_source({"late": [0, 1], "carrier": ["UA", "AA"]}).read(["carrier"]).column("carrier").to_pylist()
+    ['UA', 'AA']
+    """
+    if isinstance(source, Source):
+        return source
+    arrow = require("pyarrow")
+    if isinstance(source, str | os.PathLike):
+        is_table = (Path(source) / HEADER).is_file()
+        return _open_stored(open_table(Path(source))) if is_table else _open_file(Path(source))
+    if isinstance(source, Stored):
+        return _open_stored(source)
+    if isinstance(source, arrow.Table):
+        return _open_columns("the table", source.column_names, source.column)
+    if isinstance(source, Mapping):
+        return _open_columns("the dict", list(source), source.__getitem__)
+    kind = f"{type(source).__module__.split('.')[0]}.{type(source).__name__}"
+    if kind == "pandas.DataFrame":
+        return _open_columns("the frame", list(source.columns), source.__getitem__)
+    if kind == "polars.DataFrame":
+        return _open_columns("the frame", source.columns, lambda name: source.get_column(name).to_arrow())
+    expected = "a path, a pandas or polars DataFrame, an Arrow table, a dict of arrays or a table on disk"
+    raise DataError(explain(expected, f"a {type(source).__name__}", '{"late": late, "hour": hour}'))
+
+
+def _open_stored(stored: Stored) -> Source:
+    require_columns(stored)
+    names = tuple(column.name for column in stored.columns)
+    return Source(repr(stored.path.name), names, partial(read_packed, stored), partial(packed_batches, stored), stored)
+
+
+def _open_columns(label: str, names: list[Any], column: Callable[[str], Any]) -> Source:
+    def load(wanted: list[str]) -> Any:
+        return table_of({name: as_arrow(name, column(name)) for name in wanted})
+
+    def stream(wanted: list[str]) -> Iterator[Any]:
+        table = source.read(wanted)
+        return (table.slice(start, BATCH_ROWS) for start in range(0, table.num_rows, BATCH_ROWS))
+
+    # A formula can name only text.
+    source = Source(label, tuple(name for name in names if isinstance(name, str)), load, stream)
+    return source
+
+
+def as_arrow(name: str, values: Any) -> Any:
+    """One array, list or series as a normalised Arrow column."""
+    arrow = require("pyarrow")
+    if isinstance(values, arrow.ChunkedArray | arrow.Array):
+        return normalised(name, values, keep_order=False)
+    if np.ndim(values) != 1:
+        raise DataError(explain(f"one value a row in {name!r}", f"shape {np.shape(values)}", "a 1-D array"))
+    # Arrays of other libraries, such as JAX's, are read as NumPy's; pandas' own types are known to Arrow.
+    known = isinstance(values, list | tuple | np.ndarray) or type(values).__module__.startswith("pandas")
+    try:
+        column = arrow.array(values if known else np.asarray(values), from_pandas=True)
+    except (arrow.ArrowException, TypeError) as error:
+        hint = f"make {name!r} all numbers or all text, e.g. with astype(str)"
+        raise DataError(explain(f"values of one type in {name!r}", one_line(error), hint)) from error
+    return normalised(name, column, keep_order=True)
+
+
+def _open_file(path: Path) -> Source:
+    _require_file(path)
+    format_ = format_of(path)
+    with reading(path):
+        names = tuple(format_.schema(path).names)
+
+    def load(wanted: list[str]) -> Any:
+        with reading(path):
+            return normalised_table(format_.read(path, wanted))
+
+    def stream(wanted: list[str]) -> Iterator[Any]:
+        from_batches = require("pyarrow").Table.from_batches
+        return (normalised_table(from_batches([piece.rows])) for piece in format_.pieces(path, wanted, 0, {}))
+
+    return Source(repr(path.name), names, load, stream)
+
+
+def _require_file(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(explain("a file", f"the folder {str(path)!r}", "name one file in it"))
+    if not path.exists():
+        folder = path.parent
+        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+        hint = suggestion(path.name, names, "check the path")
+        raise DataError(explain("a file", f"nothing at {str(path)!r}", hint))
+    if path.stat().st_size == 0:
+        raise DataError(explain(f"rows in {path.name!r}", "an empty file", "check how it was written"))
