@@ -14,13 +14,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tallbayes.estimator.allocation import Least, bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
+from tallbayes.estimator.allocation import (
+    TRUSTED_SAMPLES,
+    Least,
+    degrees_of_freedom,
+    floored_variance,
+    sum_errors,
+    unseen_jumps,
+)
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.rates import variance_decay
 from tallbayes.moments import Floats, Moments
 from tallbayes.structure import Structure
-
-TRUSTED_SAMPLES = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,16 +63,13 @@ def combine(
     beta = variance_decay(variance, kurtosis, counts, scale).value
     variance[0] = unseen_jumps(variance[0], np.broadcast_to(jump, width), counts[0])
     variance = floored_variance(variance, counts, rate or rungs.variance_rate, TRUSTED_SAMPLES, least)
-    error = np.sqrt(variance / counts[:, None])
-    bias = np.full(width, np.inf)
-    if len(levels) >= 3:
-        bias = bias_terms(np.abs(mean) + 2 * error, rungs.rho).max(axis=0)
+    errors = sum_errors(mean, variance, counts, rungs.rho, base_variance)
     return Estimate(
         name=name,
         structure=structure,
         flat_value=base + mean.sum(axis=0),
-        flat_standard_error=np.sqrt(np.sum(error**2, axis=0) + base_variance),
-        flat_bias_bound=bias,
+        flat_standard_error=errors.standard_error,
+        flat_bias_bound=errors.bias_bound,
         flat_freedom=degrees_of_freedom(variance, kurtosis, counts),
         flat_tolerance=np.full(width, np.nan),
         beta=beta,

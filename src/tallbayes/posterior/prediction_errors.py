@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.estimator.allocation import bias_terms, floored_variance
+from tallbayes.estimator.allocation import TRUSTED_SAMPLES, floored_variance, sum_errors
 from tallbayes.model.quadrature import powers
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import TRUSTED_SAMPLES, Rungs
+from tallbayes.posterior.answers import Rungs
 
 SEEN_BY_CHANCE = 6.0
 TINY = np.finfo(float).tiny
@@ -137,15 +137,11 @@ def conclude(sums: Sums, counts: Floats, rungs: Rungs, laplace: bool) -> Predict
     return Predicted(*(np.ascontiguousarray(part.T) for part in _told(found)))
 
 
-def _errors(mean: Floats, variance: Floats, counts: Floats, rungs: Rungs) -> tuple[Floats, Floats]:
+def _errors(mean: Floats, variance: Floats, counts: Floats, rungs: Rungs) -> tuple[Floats, ...]:
     """Standard error and bias bound of a sum over levels, the first axis."""
-    levels, shape = len(mean), mean.shape[1:]
-    floored = floored_variance(variance.reshape(levels, -1), counts, rungs.variance_rate, TRUSTED_SAMPLES)
-    error = np.sqrt(floored / counts[:, None])
-    bias = np.full(error.shape[1], np.inf)
-    if levels >= 3:
-        bias = bias_terms(np.abs(mean.reshape(levels, -1)) + 2 * error, rungs.rho).max(axis=0)
-    return np.sqrt(np.sum(error**2, axis=0)).reshape(shape), bias.reshape(shape)
+    means, variances = (each.reshape(len(each), -1) for each in (mean, variance))
+    floored = floored_variance(variances, counts, rungs.variance_rate, TRUSTED_SAMPLES)
+    return tuple(each.reshape(mean.shape[1:]) for each in sum_errors(means, floored, counts, rungs.rho))
 
 
 def _with_unseen(variance: Floats, whole: Floats, seen: Floats, counts: Floats) -> Floats:
