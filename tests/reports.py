@@ -11,9 +11,9 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.decisions import Trial, Tuning
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import Contraction
-from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.coordinates import Part, Reading
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.predictions import Prediction

@@ -18,9 +18,9 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.posterior import predictive
-from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.predictive import Regression, make_predictor
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.rows import batches
 
 

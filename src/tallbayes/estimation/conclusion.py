@@ -18,8 +18,8 @@ from tallbayes.estimator.run import Assessment, LevelState, Run, consistency_sco
 from tallbayes.methods.parts import Method, Resolved, describe
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.result import Cost, Level, Rates, Regression, Result
 from tallbayes.sampler.roles import Dynamics
 from tallbayes.setup.preparation import Prepared

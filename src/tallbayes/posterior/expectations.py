@@ -24,6 +24,7 @@ from tallbayes.model.space import shaped
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Line
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.telescoping import differences
 from tallbayes.programs.canary import require_sound
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.structure import Structure
@@ -68,13 +69,12 @@ def laplace_of(asked: Asked, ensemble: Posterior) -> Laplace:
 
 def level_samples(asked: Asked, ensemble: Posterior) -> list[Floats]:
     """What every path adds, (paths, components) by level."""
-    samples = []
-    for level in range(len(ensemble.points)):
-        parts = [values.mean(axis=1) for values in level_values(asked, ensemble, level)]
-        values = np.concatenate(parts)
-        alone = level == 0 and not ensemble.laplace
-        samples.append(values[:, 0] if alone else values[:, 0] - values[:, 1:].mean(axis=1))
-    return samples
+    return [
+        np.concatenate(
+            [differences(part, level == 0 and not ensemble.laplace) for part in level_values(asked, ensemble, level)]
+        )
+        for level in range(len(ensemble.points))
+    ]
 
 
 def level_values(asked: Asked, ensemble: Posterior, level: int) -> Iterator[Floats]:

@@ -23,10 +23,10 @@ from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.tails import Probe, Probed, quiet_ends
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import Rungs, combine, scaled
 from tallbayes.posterior.coordinates import Line, Reading
 from tallbayes.posterior.projections import INDICATOR_RATE, Projection, densities, on_line, quantiles
 from tallbayes.posterior.signed_draws import signed_quantiles
+from tallbayes.posterior.telescoping import Rungs, combine, scaled
 from tallbayes.structure import Structure
 
 NUMBER = Structure.leaf(())

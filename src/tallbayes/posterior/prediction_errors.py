@@ -19,7 +19,7 @@ import numpy as np
 from tallbayes.estimator.allocation import TRUSTED_SAMPLES, floored_variance, sum_errors
 from tallbayes.model.quadrature import powers
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import Rungs
+from tallbayes.posterior.telescoping import Rungs
 
 SEEN_BY_CHANCE = 6.0
 TINY = np.finfo(float).tiny

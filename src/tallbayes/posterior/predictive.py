@@ -26,6 +26,7 @@ from tallbayes.model.quadrature import normal_rule, shifted
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction_errors import Base, Level, Predicted, Sums, conclude
+from tallbayes.posterior.telescoping import differences
 from tallbayes.programs.canary import require_sound
 
 GAUSSIAN_PAIRS = 256
@@ -180,19 +181,16 @@ def _block(kind: Kind, laplace: bool, rows: Any, ground: Ground, levels: Any) ->
         _, count, stops, d = moves.shape
         difference = kind.differences(rows, ground.mode, moves.reshape(-1, d))
         alone = number == 0 and not laplace
-        first, second = (_beyond(each, count, stops, alone) for each in (difference, difference**2))
+        shape = *difference.shape[:2], -1, count, stops
+        first, second = (
+            differences(each.reshape(shape), alone, stops=4, sides=2) for each in (difference, difference**2)
+        )
         # At level 0 what is taken off has Laplace's own law, elsewhere the fine path nearly has it.
         side = difference.reshape(*difference.shape[:2], -1, count * stops)[:, :, 0 if number or alone else 1]
         own = Level.of(side, side**2, None, None)
         parts.append(Level.of(first, second, own.variance, own.square_variance))
     by_level = Level(*(jnp.stack(part) for part in zip(*parts, strict=True)))
     return Sums(centre, base, by_level, kind.rounding(centre, levels[0].dtype))
-
-
-def _beyond(values: jax.Array, count: int, stops: int, alone: bool) -> jax.Array:
-    """What the fine path of each sample has beyond the paths that are taken off it, on average over its stops."""
-    sides = jnp.moveaxis(values.reshape(*values.shape[:-1], -1, count, stops).mean(axis=-1), -2, 0)
-    return sides[0] if alone else sides[0] - sides[1:].mean(axis=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,9 @@ from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.tails import Probe
-from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Result
 from tallbayes.structure import Structure
 

@@ -1,6 +1,7 @@
-"""Answers: what samples of the levels say of a quantity that was asked for afterwards.
+"""The telescoping sum: what samples of the levels say of a quantity that was asked for afterwards.
 
     value = base + sum_l mean_i Delta_il,   the base being its expectation under Laplace's Gaussian
+    Delta_il = mean over stops k of [ h(fine_ilk) - mean_c h(taken off_ilkc) ]
 
 Errors are those of `allocation`: the statistical one, and a bound on the bias that is left of the levels not taken. An
 answer also says how fast its own levels decay (beta: 2 where the quantity is smooth, less where it jumps), and what it
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +38,14 @@ class Rungs:
     rho: float
     variance_rate: float
     costs: Floats
+
+
+def differences(readings: Any, alone: bool, stops: int = 1, sides: int = 2) -> Any:
+    """Delta of every path from what it reads, an array of NumPy or JAX by (paths, stops, 1 + taken off, ...), or with
+    the latter two along other axes; of a path that stands `alone`, with nothing taken off, what it reads itself."""
+    means, before = readings.mean(axis=stops), (slice(None),) * (sides - (stops < sides))
+    fine = means[*before, 0]
+    return fine if alone else fine - means[*before, 1:].mean(axis=len(before))
 
 
 def combine(
