@@ -19,7 +19,7 @@ from test_predictions import still_posterior
 import tallbayes as tb
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
-from tallbayes.posterior.predictive import Own, Regression, make_predictor
+from tallbayes.posterior.predictor import Own, Regression, make_predictor
 
 SEEDS = range(12)
 DIRECTIONS = np.array([[1, 0.5], [1, -0.3], [0.0, 1], [1, 0.2]])

@@ -10,8 +10,6 @@ at level 0, where the law of what is taken off is that Gaussian, up to twice wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +17,7 @@ import numpy as np
 from tallbayes.estimator.allocation import TRUSTED_SAMPLES, floored_variance, sum_errors
 from tallbayes.model.quadrature import powers
 from tallbayes.moments import Floats
+from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.telescoping import Rungs
 
 SEEN_BY_CHANCE = 6.0
@@ -94,27 +93,8 @@ class Sums(NamedTuple):
     rounding: Any
 
 
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """By row and output: posterior mean and posterior sd, and the standard error and remaining bias of each."""
-
-    mean: Floats
-    sd: Floats
-    standard_error: Floats
-    bias_bound: Floats
-    sd_standard_error: Floats
-    sd_bias_bound: Floats
-
-    @classmethod
-    def joined(cls, parts: Sequence[Predicted]) -> Predicted:
-        return cls(*(np.concatenate([getattr(part, each) for part in parts]) for each in FIELDS))
-
-
-FIELDS = tuple(each.name for each in fields(Predicted))
-
-
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def conclude(sums: Sums, counts: Floats, rungs: Rungs, laplace: bool) -> Predicted:
+def conclude(sums: Sums, counts: Floats, rungs: Rungs, laplace: bool) -> Prediction:
     """From the sums of a block, by (outputs, rows), to its predictions, by (rows, outputs)."""
     base, levels = sums.base, sums.levels
     shift, square = base.moments[0] + levels.mean.sum(axis=0), base.moments[1] + levels.square.sum(axis=0)
@@ -134,7 +114,8 @@ def conclude(sums: Sums, counts: Floats, rungs: Rungs, laplace: bool) -> Predict
     spread_bias = spread_bias + 2 * slack * (1 + np.abs(shift)) + error**2 + bias**2
     sd = np.sqrt(np.maximum(square - shift**2, 0.0))
     found = (sums.centre + shift, sd, error, bias, _of_root(spread_error, sd), _of_root(spread_bias, sd))
-    return Predicted(*(np.ascontiguousarray(part.T) for part in _told(found)))
+    arrays: list[Any] = [np.ascontiguousarray(part.T) for part in _told(found)]
+    return Prediction(*arrays)
 
 
 def _errors(mean: Floats, variance: Floats, counts: Floats, rungs: Rungs) -> tuple[Floats, ...]:

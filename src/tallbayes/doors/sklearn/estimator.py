@@ -35,8 +35,8 @@ from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
-from tallbayes.posterior.prediction_errors import Predicted
-from tallbayes.posterior.predictive import Regression, make_predictor
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.predictor import Regression, make_predictor
 
 DTYPES = [np.float64, np.float32]
 
@@ -163,7 +163,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=DTYPES, reset=False))
 
-    def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Predicted:
+    def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Prediction:
         """Predictions over the posterior, for checked rows."""
         posterior, extras = self.result_.posterior, int(family in EXTRAS)
         if posterior is None:

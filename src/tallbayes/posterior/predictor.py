@@ -6,7 +6,8 @@
 f is the mean of the response, the probability of each class, or P(y >= k) of a count: of a regression a function of
 the linear predictor, so that a block of rows and all points are one product of matrices, and the Gaussian part of one
 head is an integral in one dimension. No more paths are read than bring the Monte Carlo error down to a small part of
-the sd, and never is there an array of all rows by all points. The sums are here; their errors are in `predicted`.
+the sd, and never is there an array of all rows by all points. The sums are here, their errors
+are in `prediction_errors`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tallbayes.model.links import Wanted, unseen_classes
 from tallbayes.model.quadrature import normal_rule, shifted
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.posterior.prediction_errors import Base, Level, Predicted, Sums, conclude
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.prediction_errors import Base, Level, Sums, conclude
 from tallbayes.posterior.telescoping import differences
 from tallbayes.programs.canary import require_sound
 
@@ -201,7 +203,7 @@ class Predictor:
     kind: Kind
     levels: tuple[Floats, ...]
 
-    def blocks(self, rows: Any) -> Iterator[Predicted]:
+    def blocks(self, rows: Any) -> Iterator[Prediction]:
         """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
         count = len(jax.tree.leaves(rows)[0])
         points = max(each.size // each.shape[-1] for each in self.levels)
@@ -211,10 +213,10 @@ class Predictor:
             part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)
             yield self.predict(_padded(part, size), min(size, count - start))
 
-    def all(self, rows: Any) -> Predicted:
-        return Predicted.joined(list(self.blocks(rows)))
+    def all(self, rows: Any) -> Prediction:
+        return Prediction.joined(list(self.blocks(rows)))
 
-    def predict(self, rows: Any, count: int) -> Predicted:
+    def predict(self, rows: Any, count: int) -> Prediction:
         """Of the first `count` of these rows."""
         posterior = self.posterior
         with jax.enable_x64(True):
