@@ -19,7 +19,7 @@ from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.posterior import predictor
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.posterior.predictor import Regression, make_predictor
+from tallbayes.posterior.predictor import FamilyResponse, make_predictor
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.rows import batches
 
@@ -34,7 +34,7 @@ def still_posterior(mode: np.ndarray, precision: np.ndarray) -> Posterior:
 
 def predicted(posterior: Posterior, family: str, layout: Layout, x: np.ndarray, at_least: tuple[int, ...] = ()):
     rows = x, np.zeros(len(x))
-    return make_predictor(posterior, Regression(Wanted(family, at_least), layout), rows).all(rows)
+    return make_predictor(posterior, FamilyResponse(Wanted(family, at_least), layout), rows).all(rows)
 
 
 def test_a_gaussian_is_exact_by_quadrature() -> None:

@@ -44,7 +44,7 @@ class Base(NamedTuple):
         """Draws along the last axis, the second half opposite to the first."""
         half = values.shape[-1] // 2
         first, second = ((part[..., :half] + part[..., half:]) / 2 for part in (values, values**2))
-        level = Level.of(first, second, 0.0, 0.0)
+        level = LevelMoments.of(first, second, 0.0, 0.0)
         parts = level.variance / half, level.covariance / half, level.square_variance / half
         return cls(powers(values).mean(axis=-1), *parts, 0 * level.mean)
 
@@ -61,7 +61,7 @@ class Base(NamedTuple):
         )
 
 
-class Level(NamedTuple):
+class LevelMoments(NamedTuple):
     """Of one path: the means of Delta_1 and Delta_2, their variances and covariance; and the variances of D and D^2
     themselves among the level's paths."""
 
@@ -74,7 +74,7 @@ class Level(NamedTuple):
     square_seen: Any
 
     @classmethod
-    def of(cls, first: Any, second: Any, seen: Any, square_seen: Any) -> Level:
+    def of(cls, first: Any, second: Any, seen: Any, square_seen: Any) -> LevelMoments:
         """Samples along the last axis."""
         count = first.shape[-1]
         one, two = first.mean(axis=-1), second.mean(axis=-1)
@@ -84,17 +84,17 @@ class Level(NamedTuple):
         return cls(one, two, variance.clip(0), covariance, square_variance.clip(0), seen, square_seen)
 
 
-class Sums(NamedTuple):
+class BlockSums(NamedTuple):
     """Of a block of rows, by (outputs, rows): f at the mode, the Gaussian part, the levels (levels first), rounding."""
 
     centre: Any
     base: Base
-    levels: Level
+    levels: LevelMoments
     rounding: Any
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def conclude(sums: Sums, counts: Floats, rungs: Rungs, laplace: bool) -> Prediction:
+def conclude(sums: BlockSums, counts: Floats, rungs: Rungs, laplace: bool) -> Prediction:
     """From the sums of a block, by (outputs, rows), to its predictions, by (rows, outputs)."""
     base, levels = sums.base, sums.levels
     shift, square = base.moments[0] + levels.mean.sum(axis=0), base.moments[1] + levels.square.sum(axis=0)

@@ -19,7 +19,7 @@ from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.tails import Probed
 from tallbayes.moments import Floats
-from tallbayes.posterior.coordinates import Line
+from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.posterior.telescoping import Rungs, combine, differences, scaled
 from tallbayes.structure import Structure
 
@@ -152,7 +152,7 @@ def _normal_density(t: Floats) -> Floats:
     return np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
 
 
-def on_line(line: Line, estimate: Estimate) -> Estimate:
+def on_line(line: ReportedLine, estimate: Estimate) -> Estimate:
     """Quantiles of x as those of the number that the line reports."""
     slope = np.abs(line.slope(estimate.flat_value))
     return replace(scaled(estimate, slope), flat_value=line.at(estimate.flat_value))

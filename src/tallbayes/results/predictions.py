@@ -19,7 +19,7 @@ from tallbayes.model.linear import Layout
 from tallbayes.model.links import COUNTS, Wanted
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Prediction
-from tallbayes.posterior.predictor import Own, Predictor, Regression, make_predictor
+from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, Predictor, make_predictor
 from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def predict(
     return _named(result, kind, Prediction.joined(parts), ks)
 
 
-def _kind(result: Result, ks: tuple[int, ...]) -> Regression | Own:
+def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     if result.posterior is None:
         hint = "estimate again with keep_posterior=True and method=None"
         raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
@@ -54,14 +54,14 @@ def _kind(result: Result, ks: tuple[int, ...]) -> Regression | Own:
         if ks and regression.family not in COUNTS:
             raise InputError(explain("at_least for counts", f"family {regression.family!r}", "leave it out"))
         layout = Layout(regression.heads, regression.intercept, regression.extras)
-        return Regression(Wanted(regression.family, ks), layout)
+        return FamilyResponse(Wanted(regression.family, ks), layout)
     live = result.posterior.live
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"
         raise InputError(explain("a model that says what to predict", "one that does not", hint))
     if ks:
         raise InputError(explain("at_least for counts of a family", "a model of its own", "predict P(y >= k) itself"))
-    return Own(live[0], live[0].predict)
+    return OwnResponse(live[0], live[0].predict)
 
 
 def _stream(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Prediction]:
@@ -78,7 +78,7 @@ def _inputs(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Any]:
 
         yield from _encoded(Encoding.from_plain(result.encoding), rows, offset)
         return
-    if isinstance(kind, Own):
+    if isinstance(kind, OwnResponse):
         import jax
 
         yield jax.tree.map(np.asarray, rows)

@@ -36,7 +36,7 @@ from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Prediction
-from tallbayes.posterior.predictor import Regression, make_predictor
+from tallbayes.posterior.predictor import FamilyResponse, make_predictor
 
 DTYPES = [np.float64, np.float32]
 
@@ -169,7 +169,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         if posterior is None:
             hint = "method=None, whose paths are kept"
             raise InputError(explain("a fit that knows where its paths ended", self.result_.method, hint))
-        kind = Regression(Wanted(family), Layout(heads, bool(self.fit_intercept), extras))
+        kind = FamilyResponse(Wanted(family), Layout(heads, bool(self.fit_intercept), extras))
         rows = self.scaling_.apply(x), np.zeros(len(x))
         return make_predictor(posterior, kind, rows).all(rows)
 
