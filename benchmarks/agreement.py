@@ -34,7 +34,7 @@ from scipy.special import ndtr
 from simulations import EXTRA_SCALE, FREEDOM, INTERCEPT_SCALE, KNOWN_NOISE, SIMULATIONS, Simulation
 
 import tallbayes as tb
-from tallbayes.experiments.store import Piece, Store
+from tallbayes.experiments.store import Measurement, Store
 from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
@@ -179,16 +179,16 @@ def compare(make_case: Callable[[], Case]) -> dict[str, Any]:
     return found
 
 
-def pieces() -> dict[str, Piece]:
+def pieces() -> dict[str, Measurement]:
     common = {
         "tolerance": TOLERANCE, "seed": SEED, "dimension": DIMENSION, "chains": CHAINS, "warm_up": WARM_UP,
         "draws": DRAWS, "limit": LIMIT,
     }  # fmt: skip
     rows = common | {"num_rows": NUM_ROWS}
-    made = {name: Piece(rows, partial(compare, partial(family_case, name))) for name in SIMULATIONS}
+    made = {name: Measurement(rows, partial(compare, partial(family_case, name))) for name in SIMULATIONS}
     grouped = common | {"num_rows": GROUP_ROWS, "groups": GROUPS}
-    made[GROUPED] = Piece(grouped, partial(compare, grouped_case))
-    made[CONTROL] = Piece(rows | {"narrowing": 0.5}, partial(compare, partial(family_case, "logistic", 0.5)))
+    made[GROUPED] = Measurement(grouped, partial(compare, grouped_case))
+    made[CONTROL] = Measurement(rows | {"narrowing": 0.5}, partial(compare, partial(family_case, "logistic", 0.5)))
     return made
 
 

@@ -13,7 +13,7 @@ import problems
 import references
 from calibration_questions import QUESTIONS, ask
 
-from tallbayes.experiments.store import Piece, Store
+from tallbayes.experiments.store import Measurement, Store
 
 RESULTS = Path(__file__).parent / "results"
 REFERENCES = "calibrate_references"
@@ -94,8 +94,8 @@ def reference(name: str, folder: Path = RESULTS) -> references.Reference:
     if name in common:
         return common[name]
     store = Store(folder)
-    others = {each: Piece(piece["settings"], lambda: {}) for each, piece in store.read(REFERENCES).items()}
-    this = {name: Piece({"seed": references.SEED}, partial(solve_reference, name))}
+    others = {each: Measurement(piece["settings"], lambda: {}) for each, piece in store.read(REFERENCES).items()}
+    this = {name: Measurement({"seed": references.SEED}, partial(solve_reference, name))}
     store.complete(REFERENCES, others | this, partial(print, file=sys.stderr, flush=True))
     return references.Reference(**store.results(REFERENCES)[name])
 

@@ -24,7 +24,7 @@ import references
 import tallbayes as tb
 from tallbayes.experiments import style
 from tallbayes.experiments.scaling import exponent
-from tallbayes.experiments.store import Piece, Store
+from tallbayes.experiments.store import Measurement, Store
 from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
@@ -95,15 +95,15 @@ def run_ladder(num_rows: int) -> dict[str, Any]:
     return best
 
 
-def pieces(sizes: list[int]) -> dict[str, Piece]:
+def pieces(sizes: list[int]) -> dict[str, Measurement]:
     made = {}
     for num_rows in sizes:
         common = {"num_rows": num_rows, "dimension": 20, "n": cube_root(num_rows)}
         ours = {"num_rows": num_rows, "dimension": 20, "tolerance": TOLERANCE, "seeds": list(SEEDS)}
         ladder = common | {"tolerances": list(LADDER_TOLERANCES), "max_seconds": LADDER_SECONDS, "seed": 0}
-        made[f"{DEFAULT}, N = {num_rows}"] = Piece(ours, partial(run_seeds, DEFAULT, num_rows))
-        made[f"{CUBE}, N = {num_rows}"] = Piece(ours | common, partial(run_seeds, CUBE, num_rows))
-        made[f"{PAPER}, N = {num_rows}"] = Piece(ladder, partial(run_ladder, num_rows))
+        made[f"{DEFAULT}, N = {num_rows}"] = Measurement(ours, partial(run_seeds, DEFAULT, num_rows))
+        made[f"{CUBE}, N = {num_rows}"] = Measurement(ours | common, partial(run_seeds, CUBE, num_rows))
+        made[f"{PAPER}, N = {num_rows}"] = Measurement(ladder, partial(run_ladder, num_rows))
     return made
 
 

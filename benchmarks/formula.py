@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from processes import measured
 
-from tallbayes.experiments.store import Piece, Store
+from tallbayes.experiments.store import Measurement, Store
 from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
@@ -123,9 +123,9 @@ def run(num_rows: int) -> dict[str, Any]:
     return {"warm": warm, "cold": cold, "megabytes": round(megabytes, 1)}
 
 
-def pieces(num_rows: int) -> dict[str, Piece]:
+def pieces(num_rows: int) -> dict[str, Measurement]:
     settings = {"num_rows": num_rows, "formula": FORMULA, "tolerance": TOLERANCE, "repeats": [REPEATS, COLD_REPEATS]}
-    return {"fit": Piece(settings, partial(run, num_rows))}
+    return {"fit": Measurement(settings, partial(run, num_rows))}
 
 
 def show(results: dict[str, Any]) -> str:

@@ -172,13 +172,15 @@ def run_nuts(folder: Path, chains: str) -> dict[str, Any]:
 
 
 def pieces(folder: Path) -> dict[str, Any]:
-    from tallbayes.experiments.store import Piece
+    from tallbayes.experiments.store import Measurement
 
     common = {"num_rows": NUM_ROWS, "dimension": DIMENSION, "cores": os.cpu_count()}
     ours = common | {"tolerance": TOLERANCE, "cold_runs": COLD_RUNS, "warm_runs": WARM_RUNS}
     theirs = common | {"warm_up": WARM_UP, "draws": DRAWS, "ess": TARGET_ESS}
-    made = {"tallbayes": Piece(ours, partial(run_tallbayes, folder))}
-    return made | {chains: Piece(theirs | {"chains": chains}, partial(run_nuts, folder, chains)) for chains in CHAINS}
+    made = {"tallbayes": Measurement(ours, partial(run_tallbayes, folder))}
+    return made | {
+        chains: Measurement(theirs | {"chains": chains}, partial(run_nuts, folder, chains)) for chains in CHAINS
+    }
 
 
 def show(results: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ from processes import measured
 
 import tallbayes as tb
 from tallbayes.experiments import problem as paper
-from tallbayes.experiments.store import Piece, Store
+from tallbayes.experiments.store import Measurement, Store
 from tallbayes.setup.preparation import check_data, prepare
 from tallbayes.views.text import table
 from tallbayes.workers.executors import default_executor
@@ -106,10 +106,10 @@ def run_tall(num_rows: int) -> dict[str, Any]:
     return runs
 
 
-def pieces(num_rows: int) -> dict[str, Piece]:
+def pieces(num_rows: int) -> dict[str, Measurement]:
     quadrature = {"num_rows": PAPER_ROWS, "relative_tolerance": RELATIVE, "seeds": PAPER_SEEDS}
     tall = {"num_rows": num_rows, "dimension": 20, "tolerance": TOLERANCE, "repeats": REPEATS}
-    return {"paper": Piece(quadrature, run_paper), "tall": Piece(tall, partial(run_tall, num_rows))}
+    return {"paper": Measurement(quadrature, run_paper), "tall": Measurement(tall, partial(run_tall, num_rows))}
 
 
 def show(results: dict[str, Any]) -> str:

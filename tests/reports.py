@@ -11,12 +11,12 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.decisions import Trial, Tuning
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import Contraction
-from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.coordinates import Part, Reading
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
-from tallbayes.results.predictions import Prediction
 from tallbayes.results.result import Cost, Level, Rates, Regression, Result
 from tallbayes.structure import Structure
 from tallbayes.views.report import render_report

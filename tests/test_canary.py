@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.posterior import expectations, predictive
+from tallbayes.posterior import expectations, predictor
 from tallbayes.programs import canary
 
 ROWS = {"x": np.ones((20, 1)), "y": np.arange(20) % 2.0}
@@ -101,4 +101,4 @@ def test_what_is_recommended_is_what_is_pinned() -> None:
     """The version that a refusal names is the one that the project pins and tests."""
     pinned = (Path(__file__).parent.parent / "constraints.txt").read_text().splitlines()
     assert f"jaxlib=={canary.SOUND}" in pinned
-    assert expectations.require_sound is predictive.require_sound is canary.require_sound
+    assert expectations.require_sound is predictor.require_sound is canary.require_sound

@@ -12,7 +12,7 @@ import pytest
 
 from tallbayes.commands import cli
 from tallbayes.experiments import accuracy, coupled_paths, decay, problem, reproduce, runs, scaling, slopes
-from tallbayes.experiments.store import Piece, Store
+from tallbayes.experiments.store import Measurement, Store
 
 COMMITTED = Path(__file__).parent.parent / "docs" / "reproduction"
 
@@ -70,7 +70,7 @@ def counted(calls, fail=()):
             calls.append(name)
             return {"value": len(name)}
 
-        return Piece({"name": name, "seed": 0}, compute)
+        return Measurement({"name": name, "seed": 0}, compute)
 
     return {name: piece(name) for name in ("a", "bb", "ccc")}
 
@@ -88,7 +88,7 @@ def test_interrupted_runs_pick_up_where_they_were(tmp_path):
 def test_other_settings_are_run_again(tmp_path):
     store, calls = Store(tmp_path), []
     store.complete("figure", counted(calls), lambda line: None)
-    changed = counted(calls) | {"bb": Piece({"name": "bb", "seed": 1}, lambda: {"value": 0})}
+    changed = counted(calls) | {"bb": Measurement({"name": "bb", "seed": 1}, lambda: {"value": 0})}
     store.complete("figure", changed, lambda line: None)
     assert store.results("figure")["bb"] == {"value": 0}
     assert calls == ["a", "bb", "ccc"]

@@ -17,10 +17,10 @@ from scenarios import logistic_rows
 
 import tallbayes as tb
 from tallbayes.posterior.coordinates import Part, Reading
+from tallbayes.posterior.prediction import Prediction
 from tallbayes.results import export
 from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
-from tallbayes.results.predictions import Prediction
 from tallbayes.results.result import Regression
 from tallbayes.structure import Structure
 from tallbayes.views import notebook, plots

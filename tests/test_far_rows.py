@@ -19,7 +19,7 @@ from test_predictions import still_posterior
 import tallbayes as tb
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
-from tallbayes.posterior.predictive import Own, Regression, make_predictor
+from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, make_predictor
 
 SEEDS = range(12)
 DIRECTIONS = np.array([[1, 0.5], [1, -0.3], [0.0, 1], [1, 0.2]])
@@ -95,9 +95,9 @@ def test_a_gaussian_is_exact_however_far() -> None:
     x = np.outer(10.0 ** np.arange(7), [1.0, 1.0])
     sd = np.sqrt(np.sum(x**2 / np.diag(precision), axis=1))
     posterior, rows = still_posterior(mode, precision), (x, np.zeros(len(x)))
-    found = make_predictor(posterior, Regression(Wanted("probit"), Layout()), rows).all(rows)
+    found = make_predictor(posterior, FamilyResponse(Wanted("probit"), Layout()), rows).all(rows)
     np.testing.assert_allclose(found.mean[:, 0], norm.cdf(x @ mode / np.sqrt(1 + sd**2)), atol=1e-10)
-    line = make_predictor(posterior, Regression(Wanted("linear"), Layout()), rows).all(rows)
+    line = make_predictor(posterior, FamilyResponse(Wanted("linear"), Layout()), rows).all(rows)
     np.testing.assert_allclose(line.sd[:, 0], sd, rtol=1e-6)
 
 
@@ -115,7 +115,7 @@ def test_draws_of_several_classes_know_what_they_miss(heads: int) -> None:
         eta = draws.reshape(-1, heads, 2) @ row
         p = softmax(np.pad(eta, ((0, 0), (1, 0))), axis=1)
         chances[place] = np.column_stack([p.mean(axis=0), p.std(axis=0)])
-    kind, rows = Regression(Wanted("multinomial"), Layout(heads)), (x, np.zeros(len(x)))
+    kind, rows = FamilyResponse(Wanted("multinomial"), Layout(heads)), (x, np.zeros(len(x)))
     scores, sd_scores = [], []
     for seed in range(20):
         found = make_predictor(replace(posterior, seed=seed), kind, rows).all(rows)
@@ -140,7 +140,7 @@ def test_an_own_function_is_looked_at_along_its_line() -> None:
     class Target:
         space = Space()
 
-    kind = Own(Target(), lambda theta, row: jnp.reciprocal(1 + jnp.exp(-theta[0] * row["z"])))
+    kind = OwnResponse(Target(), lambda theta, row: jnp.reciprocal(1 + jnp.exp(-theta[0] * row["z"])))
     rows = {"z": np.array([1.0, 30.0, 100.0])}
     normal = np.random.default_rng(3).normal(-3.5, 1.0, (400_000, 1))
     exact = expit(normal * rows["z"]).mean(axis=0)
@@ -157,7 +157,7 @@ def test_rates_beyond_all_numbers_are_infinite_and_say_so() -> None:
     """E exp(eta) at s = 1,000 has no double: its answer and its error are infinite, and other rows are as they were."""
     posterior, x = still_posterior(np.array([0.1]), np.eye(1)), np.array([[0.1], [1000.0]])
     rows = x, np.zeros(2)
-    found = make_predictor(posterior, Regression(Wanted("poisson"), Layout()), rows).all(rows)
+    found = make_predictor(posterior, FamilyResponse(Wanted("poisson"), Layout()), rows).all(rows)
     assert found.mean[0, 0] == pytest.approx(np.exp(0.01 + 0.005), rel=1e-3)
     assert np.isinf(found.mean[1, 0])
     assert np.isinf(found.standard_error[1, 0])

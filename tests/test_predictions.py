@@ -17,10 +17,10 @@ import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
-from tallbayes.posterior import predictive
-from tallbayes.posterior.answers import Rungs
+from tallbayes.posterior import predictor
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.posterior.predictive import Regression, make_predictor
+from tallbayes.posterior.predictor import FamilyResponse, make_predictor
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.rows import formats
 
 
@@ -34,7 +34,7 @@ def still_posterior(mode: np.ndarray, precision: np.ndarray) -> Posterior:
 
 def predicted(posterior: Posterior, family: str, layout: Layout, x: np.ndarray, at_least: tuple[int, ...] = ()):
     rows = x, np.zeros(len(x))
-    return make_predictor(posterior, Regression(Wanted(family, at_least), layout), rows).all(rows)
+    return make_predictor(posterior, FamilyResponse(Wanted(family, at_least), layout), rows).all(rows)
 
 
 def test_a_gaussian_is_exact_by_quadrature() -> None:
@@ -139,8 +139,8 @@ def test_batches_and_blocks_do_not_change_a_row(result: tb.Result, table, tmp_pa
     pq.write_table(pa.table(new), tmp_path / "new.parquet")
     whole = result.predict(new)
     monkeypatch.setattr(formats, "BATCH_ROWS", 64)
-    monkeypatch.setattr(predictive, "BLOCK_NUMBERS", 1)
-    monkeypatch.setattr(predictive, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(predictor, "BLOCK_NUMBERS", 1)
+    monkeypatch.setattr(predictor, "BLOCK_ROWS", 16)
     assert result.predict(tmp_path / "new.parquet", out=tmp_path / "out.parquet") == 300
     written = pq.read_table(tmp_path / "out.parquet")
     assert written.column_names == ["prediction", "sd", "error", "sd_error"]

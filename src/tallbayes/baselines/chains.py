@@ -143,7 +143,7 @@ class Counts(NamedTuple):
         return self.chains * (self.steps - self.burn_in)
 
 
-class Sums(NamedTuple):
+class ChainSums(NamedTuple):
     """Weighted sums over a stretch of all chains: of 1, of what is read, and of its squares and paired products."""
 
     weight: Any
@@ -151,7 +151,7 @@ class Sums(NamedTuple):
     second: Any
 
 
-def make_reader(target: Target, observables: Observables, inputs: Inputs) -> tuple[Callable[..., Sums], jax.Array]:
+def make_reader(target: Target, observables: Observables, inputs: Inputs) -> tuple[Callable[..., ChainSums], jax.Array]:
     """read(states, weight) of all chains at one time, and the values at the mode that it takes off.
 
     Differences from the mode are squared and summed in float64: raw second moments of a quantity that is large
@@ -161,11 +161,11 @@ def make_reader(target: Target, observables: Observables, inputs: Inputs) -> tup
     mode, units = inputs.centre.mode, inputs.units
     origin = observables.values(target, mode, jnp.zeros_like(mode), units)
 
-    def read(states: jax.Array, weight: jax.Array) -> Sums:
+    def read(states: jax.Array, weight: jax.Array) -> ChainSums:
         values = jax.vmap(lambda state: observables.values(target, mode, state, units))(states)
         first = (values - origin).astype(jnp.float64)
         second = jnp.concatenate([first**2, first[:, :d] * first[:, d : 2 * d]], axis=1)
-        return Sums(weight, weight * first, weight * second)
+        return ChainSums(weight, weight * first, weight * second)
 
     return read, origin
 
@@ -206,10 +206,16 @@ def batch_edges(burn_in: int, steps: int, offset: float = 1.0, power: float = 0.
 
 
 def wrap_up(
-    prepared: Prepared, estimands: Estimands, counts: Counts, sums: Sums, origin: Floats, started: float, **facts: Any
+    prepared: Prepared,
+    estimands: Estimands,
+    counts: Counts,
+    sums: ChainSums,
+    origin: Floats,
+    started: float,
+    **facts: Any,
 ) -> ChainResult:
     """The result of sums by stretch, the burn-in's left out; `facts` are the fields a sampler knows itself."""
-    kept = Sums(*(np.asarray(part[1:], np.float64) for part in sums))
+    kept = ChainSums(*(np.asarray(part[1:], np.float64) for part in sums))
     return ChainResult(
         estimates=_batch_estimates(estimands, kept, np.asarray(origin, np.float64), counts.points),
         chains=counts.chains,
@@ -224,7 +230,9 @@ def wrap_up(
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
-def _batch_estimates(estimands: Estimands, sums: Sums, origin: Floats, num_points: int) -> dict[str, ChainEstimate]:
+def _batch_estimates(
+    estimands: Estimands, sums: ChainSums, origin: Floats, num_points: int
+) -> dict[str, ChainEstimate]:
     """Values, errors and effective sizes from the sums by batch (32), chain and observable."""
     weight, first, second = sums
     mean = first.sum(axis=(0, 1)) / (weight.sum() * first.shape[1])

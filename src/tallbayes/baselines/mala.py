@@ -25,7 +25,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.sums import likelihood_sums
 from tallbayes.baselines.chains import (
     ChainResult,
-    Sums,
+    ChainSums,
     accumulate,
     batch_edges,
     check_counts,
@@ -124,7 +124,7 @@ class Point(NamedTuple):
     gradient: jax.Array
 
 
-class Tuning(NamedTuple):
+class RobbinsMonro(NamedTuple):
     """log h of Robbins and Monro's rule, and its mean over the second half of the burn-in so far."""
 
     current: jax.Array
@@ -134,14 +134,14 @@ class Tuning(NamedTuple):
 @partial(jax.jit, static_argnums=(0, 1))
 def _run(
     plan: Plan, chains: int, inputs: Inputs, seed: Any, edges: Any, log_step: Any, target_acceptance: Any
-) -> tuple[Sums, jax.Array, jax.Array, jax.Array]:
+) -> tuple[ChainSums, jax.Array, jax.Array, jax.Array]:
     """Sums and acceptances by stretch, the values at the mode, and the frozen log h."""
     read, origin = make_reader(plan.target, plan.observables, inputs)
     keys = jax.vmap(lambda chain: path_key(seed, MALA_STREAM, chain))(jnp.arange(chains, dtype=jnp.uint32))
     burn_in, one = edges[1], jnp.ones((), jnp.float64)
     move = _make_move(plan, inputs)
 
-    def advance(k: jax.Array, carry: tuple[Point, Tuning]) -> Any:
+    def advance(k: jax.Array, carry: tuple[Point, RobbinsMonro]) -> Any:
         points, tuning = carry
         log_step = jnp.where(k < burn_in, tuning.current, tuning.average)
         points, probability, accepted = jax.vmap(partial(move, k, log_step))(keys, points)
@@ -150,7 +150,7 @@ def _run(
 
     start = _evaluate(plan, inputs, jnp.zeros_like(inputs.centre.mode))
     points = jax.tree.map(lambda part: jnp.broadcast_to(part, (chains, *part.shape)), start)
-    (_, tuning), (sums, accepted) = accumulate(advance, (points, Tuning(log_step, log_step)), edges)
+    (_, tuning), (sums, accepted) = accumulate(advance, (points, RobbinsMonro(log_step, log_step)), edges)
     return sums, accepted, origin, tuning.average
 
 
@@ -181,9 +181,9 @@ def _evaluate(plan: Plan, inputs: Inputs, state: jax.Array) -> Point:
     return Point(state, prior_value + value, prior_gradient + gradient)
 
 
-def _tune(tuning: Tuning, k: jax.Array, burn_in: jax.Array, excess: jax.Array) -> Tuning:
+def _tune(tuning: RobbinsMonro, k: jax.Array, burn_in: jax.Array, excess: jax.Array) -> RobbinsMonro:
     """One step of Robbins and Monro's rule while k < burn_in, nothing afterwards."""
     current = tuning.current + (k + 1).astype(jnp.float64) ** -GAIN_POWER * excess
     count = jnp.maximum(k - burn_in // 2 + 1, 1)
     average = tuning.average + (current - tuning.average) / count
-    return jax.tree.map(partial(jnp.where, k < burn_in), Tuning(current, average), tuning)
+    return jax.tree.map(partial(jnp.where, k < burn_in), RobbinsMonro(current, average), tuning)

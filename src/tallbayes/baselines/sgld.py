@@ -21,7 +21,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.baselines.chains import (
     ChainResult,
-    Sums,
+    ChainSums,
     accumulate,
     batch_edges,
     check_counts,
@@ -131,14 +131,16 @@ def schedule_of(step: Any) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _run(plan: Plan, chains: int, inputs: Inputs, seed: Any, edges: Any, schedule: jax.Array) -> tuple[Sums, jax.Array]:
+def _run(
+    plan: Plan, chains: int, inputs: Inputs, seed: Any, edges: Any, schedule: jax.Array
+) -> tuple[ChainSums, jax.Array]:
     """Sums by stretch, and the values at the mode."""
     step, drawer, expand = make_step(plan, inputs), make_drawer(plan, inputs), make_expand(plan, inputs)
     read, origin = make_reader(plan.target, plan.observables, inputs)
     keys = jax.vmap(lambda chain: path_key(seed, SGLD_STREAM, chain))(jnp.arange(chains, dtype=jnp.uint32))
     scale, offset, power = schedule
 
-    def advance(k: jax.Array, states: jax.Array) -> tuple[jax.Array, Sums]:
+    def advance(k: jax.Array, states: jax.Array) -> tuple[jax.Array, ChainSums]:
         h = scale * (offset + k) ** -power
         coefficients = jnp.stack([h, jnp.sqrt(2 * h)]).astype(plan.dtype)
 

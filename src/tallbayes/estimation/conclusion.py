@@ -15,8 +15,8 @@ from tallbayes.estimator.run import Run, consistency_scores
 from tallbayes.methods.method import Finished, Method, describe
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.result import Cost, Level, Rates, Regression, Result
 from tallbayes.sampler.levels import Problem
 from tallbayes.sampler.roles import Dynamics

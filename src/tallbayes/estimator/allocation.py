@@ -13,6 +13,7 @@ import numpy as np
 
 from tallbayes.moments import Floats
 
+TRUSTED_SAMPLES = 512
 RARE_KURTOSIS = 50.0
 PATHS_A_KURTOSIS, MOST_DOUBTED = 4, 4096
 
@@ -56,6 +57,27 @@ def bias_terms(size: Floats, rho: float) -> Floats:
     tail = size[1:][-3:]
     below = np.arange(len(tail))[::-1, None]
     return tail * rho**below * rho / (1 - rho)
+
+
+class SumErrors(NamedTuple):
+    """Of a sum of levels, by component: its standard error, and a bound on the bias of the levels not taken."""
+
+    standard_error: Floats
+    bias_bound: Floats
+
+
+def sum_errors(
+    mean: Floats, variance: Floats, samples: Floats, rho: float, base_variance: Floats | float = 0.0
+) -> SumErrors:
+    """Of what the levels, (levels, components), add to a base that has a variance of its own.
+
+    The last three levels speak for the bias; of fewer it is not known, and infinite.
+    """
+    error = np.sqrt(variance / samples[:, None])
+    bias = np.full(error.shape[1], np.inf)
+    if len(error) >= 3:
+        bias = bias_terms(np.abs(mean) + 2 * error, rho).max(axis=0)
+    return SumErrors(np.sqrt(np.sum(error**2, axis=0) + base_variance), bias)
 
 
 def floored_variance(

@@ -19,7 +19,7 @@ from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import batch_size, make_rows, reference
 from tallbayes.experiments.runs import repeat, subject
-from tallbayes.experiments.store import Piece
+from tallbayes.experiments.store import Measurement
 from tallbayes.model import families
 from tallbayes.sampler.gradients import Taylor
 from tallbayes.workers.executors import default_executor
@@ -30,19 +30,19 @@ STEPS, BURN_IN = 5, 1000
 METHODS = {"antithetic + Taylor": 0, "antithetic + Taylor + averaging": 3}
 
 
-def pieces(quick: bool) -> dict[str, Piece]:
+def pieces(quick: bool) -> dict[str, Measurement]:
     sizes = (100, 1000) if quick else (100, 316, 1000, 3162, 10000)
     powers, repeats = ((2, 4, 6, 8, 10), 8) if quick else (tuple(range(2, 11)), 50)
     lengths = (2000, 3000) if quick else (2000, 4500, 10000)
-    work: dict[str, Piece] = {}
+    work: dict[str, Measurement] = {}
     for num_rows in sizes:
         shared = {"num_rows": num_rows, "repeats": repeats, "seeds": f"0..{repeats - 1}"}
         for name, window in METHODS.items():
-            work[f"{name}, N = {num_rows}"] = Piece(
+            work[f"{name}, N = {num_rows}"] = Measurement(
                 shared | {"n": batch_size(num_rows), "m": STEPS, "window_steps": window, "powers": powers},
                 partial(run_multilevel, num_rows, batch_size(num_rows), window, powers, repeats),
             )
-        work[f"MALA, N = {num_rows}"] = Piece(
+        work[f"MALA, N = {num_rows}"] = Measurement(
             shared | {"steps": lengths, "burn_in": BURN_IN, "target_acceptance": 0.574},
             partial(run_mala, num_rows, lengths, repeats),
         )

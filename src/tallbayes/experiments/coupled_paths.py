@@ -21,7 +21,7 @@ from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows
 from tallbayes.experiments.runs import subject
-from tallbayes.experiments.store import Piece
+from tallbayes.experiments.store import Measurement
 from tallbayes.sampler.draws import STRETCH, gather, pick
 from tallbayes.sampler.gradients import Inputs
 from tallbayes.sampler.levels import Problem, schedule_of
@@ -34,10 +34,10 @@ NUM_ROWS, STEPS = 1000, 15
 DATA_SETS = {"the paper's data": 1.0, "a narrow covariate": 0.25}
 
 
-def pieces(quick: bool) -> dict[str, Piece]:
+def pieces(quick: bool) -> dict[str, Measurement]:
     levels, paths = ([1, 2, 3], 256) if quick else ([1, 2, 3, 4, 5], 2048)
     return {
-        f"{name}, level {level}": Piece(
+        f"{name}, level {level}": Measurement(
             {"num_rows": NUM_ROWS, "m": STEPS, "spread": spread, "level": level, "paths": paths, "seed": 0},
             partial(_compute, spread, level, paths),
         )

@@ -18,7 +18,7 @@ from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows
 from tallbayes.experiments.runs import LiteralLadder, sample_levels, subject
-from tallbayes.experiments.store import Piece
+from tallbayes.experiments.store import Measurement
 from tallbayes.sampler.couplings import Antithetic, Synchronous
 from tallbayes.sampler.gradients import Plain, Taylor
 
@@ -38,18 +38,18 @@ VARIANTS: dict[str, Any] = {
 NARROW = "antithetic + Taylor, narrow covariate"
 
 
-def pieces(quick: bool) -> dict[str, Piece]:
+def pieces(quick: bool) -> dict[str, Measurement]:
     levels, paths = (list(range(5)), 1024) if quick else (list(range(8)), 4096)
     shared = {"num_rows": NUM_ROWS, "n": BATCH, "paths": paths, "levels": levels, "seed": 0}
     work = {
-        f"{name}, m = {length}": Piece(
+        f"{name}, m = {length}": Measurement(
             shared | {"m": length, "variant": name}, partial(_compute, name, length, levels, paths, 1.0)
         )
         for length in LENGTHS
         for name in VARIANTS
     }
     for length in LENGTHS:
-        work[f"{NARROW}, m = {length}"] = Piece(
+        work[f"{NARROW}, m = {length}"] = Measurement(
             shared | {"m": length, "variant": "antithetic + Taylor", "spread": 0.5},
             partial(_compute, "antithetic + Taylor", length, levels, paths, 0.5),
         )

@@ -20,7 +20,7 @@ DATA_SEED = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class PaperRows:
     """A data set with its mode and Hessian."""
 
     x: Floats
@@ -43,14 +43,14 @@ class Rows:
 
 
 @cache
-def make_rows(num_rows: int, seed: int = DATA_SEED, spread: float = 1.0) -> Rows:
+def make_rows(num_rows: int, seed: int = DATA_SEED, spread: float = 1.0) -> PaperRows:
     """A simulated data set; `spread` < 1 narrows the second covariate, which slows contraction down."""
     rng = np.random.default_rng(seed)
     x = np.column_stack([rng.normal(size=(num_rows, 2)), np.ones(num_rows)])
     x[:, 1] *= spread
     y = (rng.random(num_rows) < _sigmoid(x @ np.array(TRUTH))).astype(float)
     mode, hessian = _newton(x, y)
-    return Rows(x, y, mode, hessian)
+    return PaperRows(x, y, mode, hessian)
 
 
 def batch_size(num_rows: int) -> int:
@@ -74,7 +74,7 @@ def reference(num_rows: int, seed: int = DATA_SEED, spread: float = 1.0) -> Refe
     return Reference(fine, abs(fine - coarse) + 1e-12 * fine)
 
 
-def expected_distance(rows: Rows, nodes: int) -> float:
+def expected_distance(rows: PaperRows, nodes: int) -> float:
     """E |theta - theta_0|^2 by product quadrature in whitened coordinates."""
     z, w = np.polynomial.hermite_e.hermegauss(nodes)
     points = np.stack(np.meshgrid(z, z, z, indexing="ij"), axis=-1).reshape(-1, 3)
@@ -85,7 +85,7 @@ def expected_distance(rows: Rows, nodes: int) -> float:
     return float(np.sum(ratio * np.sum(moves**2, axis=1)) / np.sum(ratio))
 
 
-def _log_density(rows: Rows, theta: Floats) -> Floats:
+def _log_density(rows: PaperRows, theta: Floats) -> Floats:
     eta = theta @ rows.x.T
     return eta @ rows.y - np.logaddexp(0, eta).sum(axis=1) - 0.5 * np.sum(theta**2, axis=1)
 

@@ -15,7 +15,7 @@ from tallbayes.estimator.estimands import Estimands, resolve_tolerances
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.levels import BLOCK_PATHS, sample_level
 from tallbayes.estimator.run import Budget, Run
-from tallbayes.experiments.problem import Rows, batch_size
+from tallbayes.experiments.problem import PaperRows, batch_size
 from tallbayes.model import families
 from tallbayes.moments import Moments, merge_all
 from tallbayes.sampler.couplings import Antithetic
@@ -47,7 +47,7 @@ class Subject:
 
 
 def subject(
-    rows: Rows, ladder: Ladder, gradient: GradientEstimator | None = None, coupling: Coupling | None = None
+    rows: PaperRows, ladder: Ladder, gradient: GradientEstimator | None = None, coupling: Coupling | None = None
 ) -> Subject:
     """Logistic regression on these rows with g = |theta - theta_0|^2; antithetic Taylor unless told otherwise."""
     model = families.logistic(prior_scale=1.0)

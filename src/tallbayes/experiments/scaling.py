@@ -16,7 +16,7 @@ import numpy as np
 
 from tallbayes.experiments import accuracy, style
 from tallbayes.experiments.claims import Claim
-from tallbayes.experiments.store import Piece
+from tallbayes.experiments.store import Measurement
 
 NAME = "scaling"
 TITLE = "Cost to relative accuracy 2^-5 against N (the paper's figure 3b)"
@@ -27,10 +27,10 @@ FIXED = f"antithetic + Taylor with n = {CONSTANT}"
 LABELS = {CUBE: f"{CUBE}, n = N^(1/3)", AVERAGED: f"{AVERAGED}, n = N^(1/3)", FIXED: FIXED, "MALA": "MALA"}
 
 
-def pieces(quick: bool) -> dict[str, Piece]:
+def pieces(quick: bool) -> dict[str, Measurement]:
     sizes, repeats = ((100, 1000), 8) if quick else ((100, 316, 1000, 3162, 10000), 50)
     return {
-        f"{FIXED}, N = {num_rows}": Piece(
+        f"{FIXED}, N = {num_rows}": Measurement(
             {
                 "num_rows": num_rows,
                 "n": CONSTANT,

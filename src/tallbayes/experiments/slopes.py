@@ -20,7 +20,7 @@ from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows, reference
 from tallbayes.experiments.runs import repeat, subject
-from tallbayes.experiments.store import Piece
+from tallbayes.experiments.store import Measurement
 from tallbayes.model import families
 from tallbayes.sampler.gradients import Taylor
 from tallbayes.workers.executors import default_executor
@@ -31,24 +31,24 @@ NUM_ROWS, BATCH, DECAY = 1000, 10, 2.0
 FRACTIONS = (0.1, 0.2, 0.4, 0.8)
 
 
-def pieces(quick: bool) -> dict[str, Piece]:
+def pieces(quick: bool) -> dict[str, Measurement]:
     steps, chains = (20_000, 64) if quick else (100_000, 256)
     powers, repeats = ((4, 6, 8), 8) if quick else ((4, 6, 8, 10, 12, 14), 32)
     budgets = (1e5, 1e6) if quick else (1e5, 1e6, 1e7)
     work = {
-        f"law, h lambda_max = {fraction}": Piece(
+        f"law, h lambda_max = {fraction}": Measurement(
             {"num_rows": NUM_ROWS, "n": BATCH, "fraction": fraction, "steps": steps, "chains": chains, "seed": 0},
             partial(_long_run, fraction, steps, chains),
         )
         for fraction in FRACTIONS
     }
     for power in powers:
-        work[f"multilevel, k = {power}"] = Piece(
+        work[f"multilevel, k = {power}"] = Measurement(
             {"num_rows": NUM_ROWS, "n": BATCH, "decay": DECAY, "power": power, "repeats": repeats},
             partial(_multilevel, power, repeats),
         )
     for budget in budgets:
-        work[f"SGLD, budget {budget:.0e}"] = Piece(
+        work[f"SGLD, budget {budget:.0e}"] = Measurement(
             {
                 "num_rows": NUM_ROWS,
                 "n": BATCH,

@@ -16,7 +16,7 @@ PACKAGES = ("tallbayes", "jax", "jaxlib", "numpy", "scipy")
 
 
 @dataclass(frozen=True)
-class Piece:
+class Measurement:
     """A unit of work: what it depends on, and how to do it. The settings hold the seeds."""
 
     settings: dict[str, Any]
@@ -44,7 +44,7 @@ class Store:
         """The results alone, by piece."""
         return {name: piece["result"] for name, piece in self.read(figure).items()}
 
-    def complete(self, figure: str, pieces: dict[str, Piece], tell: Callable[[str], None]) -> None:
+    def complete(self, figure: str, pieces: dict[str, Measurement], tell: Callable[[str], None]) -> None:
         """Run what is missing or was run with other settings, and save after every piece."""
         done = {
             name: piece

@@ -47,7 +47,7 @@ class Entries:
     value: Floats
 
 
-class Line(NamedTuple):
+class ReportedLine(NamedTuple):
     """A reported number offset + factor c(x) of x = direction . u; without a `curve` c is the identity."""
 
     direction: Floats
@@ -104,7 +104,7 @@ class Reading:
     def dimension(self) -> int:
         return sum(part.size for part in self.parts)
 
-    def line(self, component: int) -> Line | None:
+    def line(self, component: int) -> ReportedLine | None:
         """A reported number as a line; None where it is none."""
         if self.entries is None:
             columns, values, offset = np.array([component]), np.ones(1), 0.0
@@ -118,12 +118,12 @@ class Reading:
         direction = np.zeros(self.dimension)
         if all(part.kind == "real" for part, _ in places):
             direction[[place for _, place in places]] = values
-            return Line(direction, offset)
+            return ReportedLine(direction, offset)
         if len(places) > 1:
             return None
         ((part, place),) = places
         direction[place] = 1.0
-        return Line(direction, offset, float(values[0]), part)
+        return ReportedLine(direction, offset, float(values[0]), part)
 
     def _place(self, column: int) -> tuple[Part, int]:
         """The part that a number of theta is of, and where it stands in u if it stands there alone."""
@@ -134,7 +134,7 @@ class Reading:
             first, start = first + part.theta_size, start + part.size
         raise IndexError(column)
 
-    def combination(self, weights: Floats) -> Line | None:
+    def combination(self, weights: Floats) -> ReportedLine | None:
         """The line of a weighted sum of reported numbers; None where one of them is not straight."""
         direction, offset = np.zeros(self.dimension), 0.0
         for place in np.flatnonzero(weights):
@@ -143,4 +143,4 @@ class Reading:
                 return None
             direction += weights[place] * line.direction
             offset += weights[place] * line.offset
-        return Line(direction, offset)
+        return ReportedLine(direction, offset)

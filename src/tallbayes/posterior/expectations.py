@@ -21,8 +21,9 @@ from tallbayes.anchor.gaussian_level import Laplace, laplace_level
 from tallbayes.model.observables import Observables
 from tallbayes.model.space import shaped
 from tallbayes.moments import Floats
-from tallbayes.posterior.coordinates import Line
+from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.telescoping import differences
 from tallbayes.programs.canary import require_sound
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.setup.quantities import laplace_scale, output_structure
@@ -35,7 +36,7 @@ MOST_DRAWS = 2**18
 STRAIGHT = 1e-9
 
 
-class Asked(NamedTuple):
+class Integrand(NamedTuple):
     """A function of what is reported, bound to its reader."""
 
     reader: Any
@@ -48,36 +49,39 @@ class Asked(NamedTuple):
     def observables(self) -> Observables:
         return Observables(moments=False, functions=(self.function,))
 
+    def values(self, mode: Floats, quiet: Floats, noise: Floats) -> Floats:
+        """At mode + quiet end + noise, (points, draws of the noise, sides, components)."""
+        with jax.enable_x64(True):
+            return np.asarray(_values(self.reader, self.function, mode, quiet, noise, self.units))
 
-def ask(name: str, function: Any, reader: Any, units: Any, mode: Floats) -> Asked:
+
+def make_integrand(name: str, function: Any, reader: Any, units: Any, mode: Floats) -> Integrand:
     """Trace the function; ModelError where it cannot be, or returns no real numbers."""
     require_sound()
     theta = shaped(output_of(reader.reported, mode, units))
     structure = output_structure(name, function, theta)
     kinds = {leaf.dtype.kind for leaf in jax.tree.leaves(output_of(function, theta))}
-    return Asked(reader, units, identify(function, theta), structure, kinds == {"b"})
+    return Integrand(reader, units, identify(function, theta), structure, kinds == {"b"})
 
 
-def laplace_of(asked: Asked, ensemble: Posterior) -> Laplace:
+def laplace_of(integrand: Integrand, ensemble: Posterior) -> Laplace:
     """Its expectation under Laplace's Gaussian, exact or by draws."""
     columns = [("the function", slice(None))]
     anchor = ensemble.anchor
-    _, jump = laplace_scale(asked.reader, asked.observables, anchor, asked.units, columns)
-    return laplace_level(asked.reader, asked.observables, anchor, jump, ensemble.seed, asked.units)
+    _, jump = laplace_scale(integrand.reader, integrand.observables, anchor, integrand.units, columns)
+    return laplace_level(integrand.reader, integrand.observables, anchor, jump, ensemble.seed, integrand.units)
 
 
-def level_samples(asked: Asked, ensemble: Posterior) -> list[Floats]:
+def level_samples(integrand: Integrand, ensemble: Posterior) -> list[Floats]:
     """What every path adds, (paths, components) by level."""
     samples = []
     for level in range(len(ensemble.points)):
-        parts = [values.mean(axis=1) for values in level_values(asked, ensemble, level)]
-        values = np.concatenate(parts)
         alone = level == 0 and not ensemble.laplace
-        samples.append(values[:, 0] if alone else values[:, 0] - values[:, 1:].mean(axis=1))
+        samples.append(np.concatenate([differences(part, alone) for part in level_values(integrand, ensemble, level)]))
     return samples
 
 
-def level_values(asked: Asked, ensemble: Posterior, level: int) -> Iterator[Floats]:
+def level_values(integrand: Integrand, ensemble: Posterior, level: int) -> Iterator[Floats]:
     """The function at the stops, (paths, stops and draws of the noise, 1 + coarse paths, components), part by part."""
     points = ensemble.points[level]
     generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 7, level]))
@@ -85,32 +89,29 @@ def level_values(asked: Asked, ensemble: Posterior, level: int) -> Iterator[Floa
     size = max(1, CHUNK_NUMBERS // (2 * PAIRS * stops * sides * d))
     for start in range(0, count, size):
         quiet = points[start : start + size].reshape(-1, sides, d).astype(np.float64)
-        noise = ensemble.noise(level, generator.standard_normal((len(quiet), PAIRS, d)))
-        both = np.concatenate([noise, -noise], axis=1)
-        with jax.enable_x64(True):
-            values = np.asarray(_values(asked.reader, asked.function, ensemble.anchor.mode, quiet, both, asked.units))
+        values = integrand.values(ensemble.anchor.mode, quiet, _pairs(ensemble, level, len(quiet), generator))
         yield values.reshape(-1, stops * 2 * PAIRS, sides, values.shape[-1])
 
 
-def probe_values(asked: Asked, ensemble: Posterior) -> tuple[Floats, Floats]:
+def probe_values(integrand: Integrand, ensemble: Posterior) -> tuple[Floats, Floats]:
     """The function at a probe's quiet ends with noise, (points, draws, components): posterior and Gaussian."""
     assert ensemble.probed is not None
     generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 10]))
     quiet = np.stack(ensemble.probed.points, axis=1)
-    noise = ensemble.noise(0, generator.standard_normal((len(quiet), PAIRS, quiet.shape[2])))
-    both = np.concatenate([noise, -noise], axis=1)
-    with jax.enable_x64(True):
-        values = np.asarray(_values(asked.reader, asked.function, ensemble.anchor.mode, quiet, both, asked.units))
+    values = integrand.values(ensemble.anchor.mode, quiet, _pairs(ensemble, 0, len(quiet), generator))
     return values[:, :, 0], values[:, :, 1]
 
 
-def gaussian_values(asked: Asked, ensemble: Posterior, count: int) -> Floats:
+def _pairs(ensemble: Posterior, level: int, count: int, generator: np.random.Generator) -> Floats:
+    """The last noise of a level in opposite pairs, (points, draws, d)."""
+    noise = ensemble.noise(level, generator.standard_normal((count, PAIRS, len(ensemble.anchor.mode))))
+    return np.concatenate([noise, -noise], axis=1)
+
+
+def gaussian_values(integrand: Integrand, ensemble: Posterior, count: int) -> Floats:
     """The function at draws from Laplace's Gaussian."""
     draws = ensemble.anchor.draws(count, ensemble.seed)
-    nothing = np.zeros((1, len(draws[0])))
-    with jax.enable_x64(True):
-        mode = ensemble.anchor.mode
-        return np.asarray(_values(asked.reader, asked.function, mode, nothing[None], draws[None], asked.units))[0, :, 0]
+    return integrand.values(ensemble.anchor.mode, np.zeros((1, 1, len(draws[0]))), draws[None])[0, :, 0]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -125,18 +126,18 @@ def _values(reader: Any, function: Function, mode: jax.Array, quiet: jax.Array, 
     return jax.vmap(path)(quiet, noise)
 
 
-def line_of(asked: Asked, ensemble: Posterior) -> Line | None:
+def line_of(integrand: Integrand, ensemble: Posterior) -> ReportedLine | None:
     """The function as a line, where its derivative is the same near the mode and far from it."""
-    if asked.structure.size != 1:
+    if integrand.structure.size != 1:
         return None
     moves = np.vstack([np.zeros(len(ensemble.anchor.mode)), 2 * ensemble.anchor.draws(3, seed=1)])
     with jax.enable_x64(True):
-        values, slopes = _slopes(asked.reader, asked.function, ensemble.anchor.mode + moves, asked.units)
+        values, slopes = _slopes(integrand.reader, integrand.function, ensemble.anchor.mode + moves, integrand.units)
     values, slopes = np.asarray(values), np.asarray(slopes)
     size = np.abs(slopes[0] * ensemble.anchor.sd).max()
     if not size > 0 or np.abs((slopes - slopes[0]) * ensemble.anchor.sd).max() > STRAIGHT * size:
         return None
-    return Line(slopes[0], float(values[0] - slopes[0] @ ensemble.anchor.mode))
+    return ReportedLine(slopes[0], float(values[0] - slopes[0] @ ensemble.anchor.mode))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -23,10 +23,10 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import Rungs, combine, scaled
-from tallbayes.posterior.coordinates import Line, Reading
+from tallbayes.posterior.coordinates import Reading, ReportedLine
 from tallbayes.posterior.projections import INDICATOR_RATE, Projection, densities, on_line, quantiles
 from tallbayes.posterior.signed_draws import signed_quantiles
+from tallbayes.posterior.telescoping import Rungs, combine, scaled
 from tallbayes.structure import Structure
 
 NUMBER = Structure.leaf(())
@@ -72,21 +72,23 @@ class Posterior:
         """
         from tallbayes.posterior import expectations
 
-        asked = self._asked(self._function(what), name)
-        samples = expectations.level_samples(asked, self)
+        integrand = self._integrand(self._function(what), name)
+        samples = expectations.level_samples(integrand, self)
         if not self.laplace:
-            return combine(name, asked.structure, samples, self.rungs)
-        level = expectations.laplace_of(asked, self)
+            return combine(name, integrand.structure, samples, self.rungs)
+        level = expectations.laplace_of(integrand, self)
         rest: dict[str, Any] = {"jump": level.jump, "rate": _rate(level.jump)}
         if self.probed is not None:
-            rest["least"] = self.probed.least(*(each.mean(axis=1) for each in expectations.probe_values(asked, self)))
-        found = combine(name, asked.structure, samples, self.rungs, **rest)
+            rest["least"] = self.probed.least(
+                *(each.mean(axis=1) for each in expectations.probe_values(integrand, self))
+            )
+        found = combine(name, integrand.structure, samples, self.rungs, **rest)
         allowed = expectations.LAPLACE_SHARE * found.flat_standard_error**2
         with np.errstate(divide="ignore", invalid="ignore"):
             draws = np.nan_to_num(level.variance / allowed, posinf=expectations.MOST_DRAWS).max()
         level = level.extended(min(draws, expectations.MOST_DRAWS))
         variance = level.variance / max(level.draws, 1) + (ROUNDING * level.mean) ** 2
-        return combine(name, asked.structure, samples, self.rungs, level.mean, variance, **rest)
+        return combine(name, integrand.structure, samples, self.rungs, level.mean, variance, **rest)
 
     def quantile(
         self, p: float | Sequence[float], what: What = None, name: str = "quantile", first: int | None = None
@@ -119,7 +121,7 @@ class Posterior:
         The second form is the more accurate one where the number is linear in the parameters.
         """
         if above is None and below is None:
-            if not callable(what) or not self._asked(what, name).is_event:
+            if not callable(what) or not self._integrand(what, name).is_event:
                 hint = "above=0.0, or a function such as lambda theta: theta[0] > theta[1]"
                 raise InputError(explain("above= or below= for a number, or an event", repr(what), hint))
             return _within_bounds(self.expectation(what, name))
@@ -134,7 +136,7 @@ class Posterior:
         return self.line_probability(line, above, below, name)
 
     def line_probability(
-        self, line: Line, above: float | None = None, below: float | None = None, name: str = "probability"
+        self, line: ReportedLine, above: float | None = None, below: float | None = None, name: str = "probability"
     ) -> Estimate:
         """P(above < number < below) of a line."""
         signed = [(edge, sign) for edge, sign in ((below, 1.0), (above, -1.0)) if edge is not None]
@@ -151,12 +153,12 @@ class Posterior:
         least = projection.least(line.where(edges), weights=signs)
         return _within_bounds(combine(name, NUMBER, parts, self.rungs, base, rate=INDICATOR_RATE, least=least))
 
-    def line_quantiles(self, line: Line, p: Floats, name: str = "quantile") -> Estimate:
+    def line_quantiles(self, line: ReportedLine, p: Floats, name: str = "quantile") -> Estimate:
         """Of a line, one for every p."""
         structure, projection = Structure.leaf((len(p),)), self._projection(line)
         return on_line(line, quantiles(projection, p if line.increasing else 1 - p, self.rungs, name, structure))
 
-    def line_moments(self, line: Line) -> tuple[Estimate, Estimate]:
+    def line_moments(self, line: ReportedLine) -> tuple[Estimate, Estimate]:
         """Mean and sd of a straight line."""
         projection = self._projection(line)
         firsts, seconds = projection.moments()
@@ -238,10 +240,10 @@ class Posterior:
 
         return reader_of(self._required)
 
-    def _asked(self, function: Callable[[Any], Any], name: str) -> Any:
-        from tallbayes.posterior.expectations import ask
+    def _integrand(self, function: Callable[[Any], Any], name: str) -> Any:
+        from tallbayes.posterior.expectations import make_integrand
 
-        return ask(name, function, *self._reader(), self.anchor.mode)
+        return make_integrand(name, function, *self._reader(), self.anchor.mode)
 
     def _reported(self, displacements: Floats) -> Floats:
         from tallbayes.posterior.expectations import reported_values
@@ -274,7 +276,7 @@ class Posterior:
 
     def _lines(
         self, what: What, name: str, first: int | None = None
-    ) -> tuple[Structure, list[tuple[Line | None, Any]]]:
+    ) -> tuple[Structure, list[tuple[ReportedLine | None, Any]]]:
         """The numbers that are meant: each as a line where it is one, and as a function."""
         if what is None:
             reading, size = self.reading, self._structure.size
@@ -292,13 +294,13 @@ class Posterior:
             return NUMBER, [(line, self._function(what))]
         from tallbayes.posterior.expectations import line_of
 
-        asked = self._asked(what, name)
-        if asked.structure.size == 1:
-            return asked.structure, [(line_of(asked, self), what)]
-        parts = [(None, _part(what, i, asked.structure)) for i in range(asked.structure.size)]
-        return asked.structure, [(line_of(self._asked(each, name), self), each) for _, each in parts]
+        integrand = self._integrand(what, name)
+        if integrand.structure.size == 1:
+            return integrand.structure, [(line_of(integrand, self), what)]
+        parts = [(None, _part(what, i, integrand.structure)) for i in range(integrand.structure.size)]
+        return integrand.structure, [(line_of(self._integrand(each, name), self), each) for _, each in parts]
 
-    def _projection(self, line: Line) -> Projection:
+    def _projection(self, line: ReportedLine) -> Projection:
         c = line.direction
         length = self.anchor.sd_along(c)
         unit = length if self.whitened else float(np.sqrt(np.sum(c**2)))
@@ -324,14 +326,17 @@ class Posterior:
 
         for start in range(0, len(functions), TOGETHER):
             some = functions[start : start + TOGETHER]
-            asked = self._asked(partial(_each, some), name)
+            integrand = self._integrand(partial(_each, some), name)
             base = (
-                expectations.gaussian_values(asked, self, QUANTILE_DRAWS) if self.laplace else np.empty((0, len(some)))
+                expectations.gaussian_values(integrand, self, QUANTILE_DRAWS)
+                if self.laplace
+                else np.empty((0, len(some)))
             )
             levels = [
-                np.concatenate(list(expectations.level_values(asked, self, level))) for level in range(len(self.points))
+                np.concatenate(list(expectations.level_values(integrand, self, level)))
+                for level in range(len(self.points))
             ]
-            probed = None if self.probed is None else expectations.probe_values(asked, self)
+            probed = None if self.probed is None else expectations.probe_values(integrand, self)
             for place in range(len(some)):
                 parts = base[:, place], [level[..., place] for level in levels]
                 least = None if probed is None else partial(self._least_below, [each[..., place] for each in probed])

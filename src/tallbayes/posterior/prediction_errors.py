@@ -10,16 +10,15 @@ at level 0, where the law of what is taken off is that Gaussian, up to twice wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.estimator.allocation import bias_terms, floored_variance
+from tallbayes.estimator.allocation import TRUSTED_SAMPLES, floored_variance, sum_errors
 from tallbayes.model.quadrature import powers
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import TRUSTED_SAMPLES, Rungs
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.telescoping import Rungs
 
 SEEN_BY_CHANCE = 6.0
 TINY = np.finfo(float).tiny
@@ -45,7 +44,7 @@ class Base(NamedTuple):
         """Draws along the last axis, the second half opposite to the first."""
         half = values.shape[-1] // 2
         first, second = ((part[..., :half] + part[..., half:]) / 2 for part in (values, values**2))
-        level = Level.of(first, second, 0.0, 0.0)
+        level = LevelMoments.of(first, second, 0.0, 0.0)
         parts = level.variance / half, level.covariance / half, level.square_variance / half
         return cls(powers(values).mean(axis=-1), *parts, 0 * level.mean)
 
@@ -62,7 +61,7 @@ class Base(NamedTuple):
         )
 
 
-class Level(NamedTuple):
+class LevelMoments(NamedTuple):
     """Of one path: the means of Delta_1 and Delta_2, their variances and covariance; and the variances of D and D^2
     themselves among the level's paths."""
 
@@ -75,7 +74,7 @@ class Level(NamedTuple):
     square_seen: Any
 
     @classmethod
-    def of(cls, first: Any, second: Any, seen: Any, square_seen: Any) -> Level:
+    def of(cls, first: Any, second: Any, seen: Any, square_seen: Any) -> LevelMoments:
         """Samples along the last axis."""
         count = first.shape[-1]
         one, two = first.mean(axis=-1), second.mean(axis=-1)
@@ -85,36 +84,17 @@ class Level(NamedTuple):
         return cls(one, two, variance.clip(0), covariance, square_variance.clip(0), seen, square_seen)
 
 
-class Sums(NamedTuple):
+class BlockSums(NamedTuple):
     """Of a block of rows, by (outputs, rows): f at the mode, the Gaussian part, the levels (levels first), rounding."""
 
     centre: Any
     base: Base
-    levels: Level
+    levels: LevelMoments
     rounding: Any
 
 
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """By row and output: posterior mean and posterior sd, and the standard error and remaining bias of each."""
-
-    mean: Floats
-    sd: Floats
-    standard_error: Floats
-    bias_bound: Floats
-    sd_standard_error: Floats
-    sd_bias_bound: Floats
-
-    @classmethod
-    def joined(cls, parts: Sequence[Predicted]) -> Predicted:
-        return cls(*(np.concatenate([getattr(part, each) for part in parts]) for each in FIELDS))
-
-
-FIELDS = tuple(each.name for each in fields(Predicted))
-
-
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def conclude(sums: Sums, counts: Floats, rungs: Rungs, laplace: bool) -> Predicted:
+def conclude(sums: BlockSums, counts: Floats, rungs: Rungs, laplace: bool) -> Prediction:
     """From the sums of a block, by (outputs, rows), to its predictions, by (rows, outputs)."""
     base, levels = sums.base, sums.levels
     shift, square = base.moments[0] + levels.mean.sum(axis=0), base.moments[1] + levels.square.sum(axis=0)
@@ -134,18 +114,15 @@ def conclude(sums: Sums, counts: Floats, rungs: Rungs, laplace: bool) -> Predict
     spread_bias = spread_bias + 2 * slack * (1 + np.abs(shift)) + error**2 + bias**2
     sd = np.sqrt(np.maximum(square - shift**2, 0.0))
     found = (sums.centre + shift, sd, error, bias, _of_root(spread_error, sd), _of_root(spread_bias, sd))
-    return Predicted(*(np.ascontiguousarray(part.T) for part in _told(found)))
+    arrays: list[Any] = [np.ascontiguousarray(part.T) for part in _told(found)]
+    return Prediction(*arrays)
 
 
-def _errors(mean: Floats, variance: Floats, counts: Floats, rungs: Rungs) -> tuple[Floats, Floats]:
+def _errors(mean: Floats, variance: Floats, counts: Floats, rungs: Rungs) -> tuple[Floats, ...]:
     """Standard error and bias bound of a sum over levels, the first axis."""
-    levels, shape = len(mean), mean.shape[1:]
-    floored = floored_variance(variance.reshape(levels, -1), counts, rungs.variance_rate, TRUSTED_SAMPLES)
-    error = np.sqrt(floored / counts[:, None])
-    bias = np.full(error.shape[1], np.inf)
-    if levels >= 3:
-        bias = bias_terms(np.abs(mean.reshape(levels, -1)) + 2 * error, rungs.rho).max(axis=0)
-    return np.sqrt(np.sum(error**2, axis=0)).reshape(shape), bias.reshape(shape)
+    means, variances = (each.reshape(len(each), -1) for each in (mean, variance))
+    floored = floored_variance(variances, counts, rungs.variance_rate, TRUSTED_SAMPLES)
+    return tuple(each.reshape(mean.shape[1:]) for each in sum_errors(means, floored, counts, rungs.rho))
 
 
 def _with_unseen(variance: Floats, whole: Floats, seen: Floats, counts: Floats) -> Floats:

@@ -10,7 +10,7 @@ one in its place; its variance falls like 2^(-3l/2), that of the bare indicator 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,8 @@ from tallbayes.anchor.probe import Probed
 from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import Rungs, combine, scaled
-from tallbayes.posterior.coordinates import Line
+from tallbayes.posterior.coordinates import ReportedLine
+from tallbayes.posterior.telescoping import Rungs, combine, differences, scaled
 from tallbayes.structure import Structure
 
 INDICATOR_RATE = 1.5
@@ -68,25 +68,18 @@ class Projection:
         base = _normal_density((q - self.mean) / self.sd) / self.sd if self.laplace else np.zeros_like(q)
         return base, self._levels(lambda t, spread: _normal_density(t) / spread, q)
 
-    def moments(self) -> tuple[list[Floats], list[Floats]]:
+    def moments(self) -> tuple[list[Floats], ...]:
         """Samples of what each level adds to the mean and to the mean square of x - mean."""
-        firsts, seconds = [], []
-        for level, points in enumerate(self.points):
-            alone = level == 0 and not self.laplace
-            square = points**2 + (self.spreads[level] ** 2 if alone else 0.0)
-            first, second = points.mean(axis=1), square.mean(axis=1)
-            taken_off = [np.zeros(len(points))] * 2 if alone else [first[:, 1:].mean(1), second[:, 1:].mean(1)]
-            firsts.append((first[:, 0] - taken_off[0])[:, None])
-            seconds.append((second[:, 0] - taken_off[1])[:, None])
-        return firsts, seconds
+        start = 0.0 if self.laplace else self.spreads[0] ** 2
+        squares = (points**2 + (0.0 if level else start) for level, points in enumerate(self.points))
+        return tuple(self._added(each[..., None] for each in readings) for readings in (self.points, squares))
 
-    def _levels(self, function: object, q: Floats) -> list[Floats]:
-        samples = []
-        for level, (points, spread) in enumerate(zip(self.points, self.spreads, strict=True)):
-            values = function((q - self.mean - points[..., None]) / spread, spread).mean(axis=1)  # type: ignore[operator]
-            alone = level == 0 and not self.laplace
-            samples.append(values[:, 0] if alone else values[:, 0] - values[:, 1:].mean(axis=1))
-        return samples
+    def _levels(self, function: Callable[[Floats, float], Floats], q: Floats) -> list[Floats]:
+        levels = zip(self.points, self.spreads, strict=True)
+        return self._added(function((q - self.mean - points[..., None]) / spread, spread) for points, spread in levels)
+
+    def _added(self, readings: Iterable[Floats]) -> list[Floats]:
+        return [differences(each, level == 0 and not self.laplace) for level, each in enumerate(readings)]
 
 
 def probabilities(projection: Projection, q: Floats, rungs: Rungs, name: str, structure: Structure) -> Estimate:
@@ -159,7 +152,7 @@ def _normal_density(t: Floats) -> Floats:
     return np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
 
 
-def on_line(line: Line, estimate: Estimate) -> Estimate:
+def on_line(line: ReportedLine, estimate: Estimate) -> Estimate:
     """Quantiles of x as those of the number that the line reports."""
     slope = np.abs(line.slope(estimate.flat_value))
     return replace(scaled(estimate, slope), flat_value=line.at(estimate.flat_value))

@@ -13,8 +13,8 @@ import numpy as np
 from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.posterior.answers import Rungs, combine, scaled
 from tallbayes.posterior.projections import stretches
+from tallbayes.posterior.telescoping import Rungs, combine, differences, scaled
 from tallbayes.structure import Structure
 
 
@@ -49,11 +49,8 @@ def signed_quantiles(
     q = quantile(p)
 
     def below(edge: Floats) -> tuple[Floats, list[Floats]]:
-        samples = []
-        for number, level in enumerate(levels):
-            inside = (level[..., None] <= edge).mean(axis=1)
-            alone = number == 0 and not len(base)
-            samples.append(inside[:, 0] if alone else inside[:, 0] - inside[:, 1:].mean(axis=1))
+        inside = (level[..., None] <= edge for level in levels)
+        samples = [differences(each, number == 0 and not len(base)) for number, each in enumerate(inside)]
         return (base[:, None] <= edge).mean(axis=0) if len(base) else np.zeros(len(edge)), samples
 
     start, samples = below(q)

@@ -17,7 +17,7 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.posterior.coordinates import Line
+from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.results.coefficients import Number, coefficients, is_ratio, ratio_name
 from tallbayes.results.result import Result
 
@@ -103,7 +103,7 @@ def _number(estimate: Estimate, place: int) -> Number:
     return Number(float(estimate.flat_value[place]), float(estimate.flat_error[place]))
 
 
-def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, Line, str | None]:
+def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, ReportedLine, str | None]:
     if len(things) == 3 and isinstance(things[0], str):
         return _categories(result, *things)
     if len(things) != 2:
@@ -117,7 +117,7 @@ def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, Line, str 
     return a, b, _straight(result, weights), ratio_name(result) if both else None
 
 
-def _straight(result: Result, weights: Floats) -> Line:
+def _straight(result: Result, weights: Floats) -> ReportedLine:
     line = None if result.posterior.reading is None else result.posterior.reading.combination(weights)
     if line is None:
         hint = "result.posterior.probability(lambda theta: ...)"
@@ -125,7 +125,7 @@ def _straight(result: Result, weights: Floats) -> Line:
     return line
 
 
-def _categories(result: Result, column: str, a: Any, b: Any) -> tuple[str, str, Line, str | None]:
+def _categories(result: Result, column: str, a: Any, b: Any) -> tuple[str, str, ReportedLine, str | None]:
     """Two categories of a column that stands in the formula by itself: the difference of their coefficients."""
     encoding = _encoding(result)
     factor = next((each for each in (column, f"C({column})") if each in encoding.coding.categories), None)
@@ -157,14 +157,14 @@ def _by_label(result: Result, weights: Mapping[str, float]) -> Floats:
     return np.asarray(result.posterior.weights(weights))
 
 
-def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) -> Line:
+def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) -> ReportedLine:
     encoding = _encoding(result)
     if result.regression is not None and result.regression.heads > 1:
         raise InputError(explain("two classes", "several", "result.predict of the two rows"))
     x = encoding.encode({name: [a.get(name), b.get(name)] for name in encoding.coding.kinds})
     direction = np.zeros(len(result.posterior.anchor.mode))
     direction[: x.shape[1]] = (x[0] - x[1]) * encoding.response_scale
-    return Line(direction, 0.0)
+    return ReportedLine(direction, 0.0)
 
 
 def _encoding(result: Result) -> Any:

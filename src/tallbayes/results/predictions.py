@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,77 +18,12 @@ from tallbayes.errors import DataError, InputError, explain
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.moments import Floats
-from tallbayes.posterior.prediction_errors import FIELDS, Predicted
-from tallbayes.posterior.predictive import Own, Predictor, Regression, make_predictor
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, Predictor, make_predictor
 from tallbayes.results.result import Result, family_of
 
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding
-
-
-SPREADS = ("sd", "error", "sd_error")
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """Posterior expectations by row, or by row and class: of the response, of P(y = class), of P(y >= k).
-
-    `sd` is that of the prediction over the posterior, noise of the response apart; `standard_error` and `bias_bound`
-    are the Monte Carlo errors of `mean`, `sd_standard_error` and `sd_bias_bound` those of `sd`. `at_least` holds the
-    same for P(y >= k), by k.
-    """
-
-    mean: Floats
-    sd: Floats
-    standard_error: Floats
-    bias_bound: Floats
-    sd_standard_error: Floats
-    sd_bias_bound: Floats
-    classes: tuple[Any, ...] | None = None
-    at_least: Mapping[int, Prediction] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.mean)
-
-    @property
-    def error(self) -> Floats:
-        """sqrt(standard_error^2 + bias_bound^2)."""
-        return np.hypot(self.standard_error, self.bias_bound)
-
-    @property
-    def sd_error(self) -> Floats:
-        """sqrt(sd_standard_error^2 + sd_bias_bound^2)."""
-        return np.hypot(self.sd_standard_error, self.sd_bias_bound)
-
-    def columns(self) -> dict[str, Floats]:
-        """By name, one array a column, as they are written to files: value, sd, and the error of each of the two."""
-        whole = self.mean, self.sd, self.error, self.sd_error
-        if self.mean.ndim == 1:
-            parts = dict(zip(("prediction", *SPREADS), whole, strict=True))
-        else:
-            parts = {}
-            for place, each in enumerate(self.classes or range(self.mean.shape[1])):
-                names = (f"{name}({each})" for name in ("P", *SPREADS))
-                parts |= dict(zip(names, (values[:, place] for values in whole), strict=True))
-        for k, tail in self.at_least.items():
-            names = (f"{name}(y>={k})" for name in ("P", *SPREADS))
-            parts |= dict(zip(names, (tail.mean, tail.sd, tail.error, tail.sd_error), strict=True))
-        return parts
-
-    def to_pandas(self) -> Any:
-        """A data frame of the columns."""
-        import pandas
-
-        return pandas.DataFrame(self.columns())
-
-    def __str__(self) -> str:
-        from tallbayes.views.text import table
-
-        columns = self.columns()
-        shown = min(len(self), 10)
-        rows = [[str(i), *(f"{values[i]:.4g}" for values in columns.values())] for i in range(shown)]
-        more = f"\n... and {len(self) - shown:,} more rows" if len(self) > shown else ""
-        return table(("row", *columns), rows) + more
 
 
 def predict(
@@ -107,10 +42,10 @@ def predict(
     parts = list(_stream(result, kind, rows, offset))
     if not parts:
         raise DataError(explain("at least one row", "0 rows", "check the table"))
-    return _named(result, kind, Predicted.joined(parts), ks)
+    return _named(result, kind, Prediction.joined(parts), ks)
 
 
-def _kind(result: Result, ks: tuple[int, ...]) -> Regression | Own:
+def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     if result.posterior is None:
         hint = "estimate again with keep_posterior=True and method=None"
         raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
@@ -119,17 +54,17 @@ def _kind(result: Result, ks: tuple[int, ...]) -> Regression | Own:
         if ks and family.tail is None:
             raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
         layout = Layout(regression.heads, regression.intercept, regression.extras)
-        return Regression(Wanted(family.name, ks), layout)
+        return FamilyResponse(Wanted(family.name, ks), layout)
     live = result.posterior.live
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"
         raise InputError(explain("a model that says what to predict", "one that does not", hint))
     if ks:
         raise InputError(explain("at_least for counts of a family", "a model of its own", "predict P(y >= k) itself"))
-    return Own(live[0], live[0].predict)
+    return OwnResponse(live[0], live[0].predict)
 
 
-def _stream(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Predicted]:
+def _stream(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Prediction]:
     predictor: Predictor | None = None
     for part in _inputs(result, kind, rows, offset):
         predictor = predictor or make_predictor(result.posterior, kind, part)
@@ -143,7 +78,7 @@ def _inputs(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Any]:
 
         yield from _encoded(Encoding.from_plain(result.encoding), rows, offset)
         return
-    if isinstance(kind, Own):
+    if isinstance(kind, OwnResponse):
         import jax
 
         yield jax.tree.map(np.asarray, rows)
@@ -206,7 +141,7 @@ def _offsets(given: Any, count: int) -> Floats:
     return offsets.astype(np.float64)
 
 
-def _named(result: Result, kind: Any, found: Predicted, ks: tuple[int, ...]) -> Prediction:
+def _named(result: Result, kind: Any, found: Prediction, ks: tuple[int, ...]) -> Prediction:
     """In the units of the response, with classes and P(y >= k) by their names."""
     scale, shift, classes = 1.0, 0.0, None
     if result.regression is not None:
@@ -215,16 +150,9 @@ def _named(result: Result, kind: Any, found: Predicted, ks: tuple[int, ...]) -> 
         scale, shift = result.encoding["response_scale"], result.encoding["response_mean"]
         classes = None if result.encoding["classes"] is None else tuple(result.encoding["classes"])
     count = found.mean.shape[1] - len(ks)
-    parts = {each: getattr(found, each)[:, :count] for each in FIELDS}
-    if count == 1:
-        parts = {each: values * scale for each, values in parts.items()}
-        parts["mean"] = parts["mean"] + shift
-    if count == 1:
-        parts = {each: values[:, 0] for each, values in parts.items()}
-    tails = {
-        k: Prediction(**{each: getattr(found, each)[:, count + place] for each in FIELDS}) for place, k in enumerate(ks)
-    }
-    return Prediction(**parts, classes=classes, at_least=tails)
+    answer = found.outputs(slice(count)) if count > 1 else found.outputs(0).scaled(scale, shift)
+    tails = {k: found.outputs(count + place) for place, k in enumerate(ks)}
+    return replace(answer, classes=classes, at_least=tails)
 
 
 def predict_batches(result: Result, rows: Any, *, at_least: Any = None, offset: Any = None) -> Iterator[Prediction]:

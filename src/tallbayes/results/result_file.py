@@ -16,9 +16,9 @@ from tallbayes.estimator.decisions import Decision, Trial, Tuning
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
-from tallbayes.posterior.answers import Rungs
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.telescoping import Rungs
 from tallbayes.records.values import Codec, all_fields
 from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Result
 from tallbayes.rows.atomic import replacing

@@ -23,7 +23,7 @@ from tallbayes.views.document import component_names
 from tallbayes.views.summary import ABOUT_ERRORS, rounded, rounded_error
 
 if TYPE_CHECKING:
-    from tallbayes.results.predictions import Prediction
+    from tallbayes.posterior.prediction import Prediction
 
 MAX_ROWS = 40
 # Ends of intervals are found anew at every display: beyond this many paths times parameters that would be felt.

@@ -35,8 +35,8 @@ from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
-from tallbayes.posterior.prediction_errors import Predicted
-from tallbayes.posterior.predictive import Regression, make_predictor
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.predictor import FamilyResponse, make_predictor
 
 DTYPES = [np.float64, np.float32]
 
@@ -156,13 +156,13 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=DTYPES, reset=False))
 
-    def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Predicted:
+    def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Prediction:
         """Predictions over the posterior, for checked rows."""
         posterior, extras = self.result_.posterior, int(CATALOGUE[family].extra is not None)
         if posterior is None:
             hint = "method=None, whose paths are kept"
             raise InputError(explain("a fit that knows where its paths ended", self.result_.method, hint))
-        kind = Regression(Wanted(family), Layout(heads, bool(self.fit_intercept), extras))
+        kind = FamilyResponse(Wanted(family), Layout(heads, bool(self.fit_intercept), extras))
         rows = self.scaling_.apply(x), np.zeros(len(x))
         return make_predictor(posterior, kind, rows).all(rows)
 

@@ -38,8 +38,8 @@ from tallbayes.views.report.markup import (
 from tallbayes.views.report.scales import by_magnitude
 
 if TYPE_CHECKING:
+    from tallbayes.posterior.prediction import Prediction
     from tallbayes.results.comparisons import Comparison
-    from tallbayes.results.predictions import Prediction
 
 MOST_PLOTTED = 40
 MOST_OPEN = 60

@@ -6,7 +6,8 @@
 f is the mean of the response, the probability of each class, or P(y >= k) of a count: of a regression a function of
 the linear predictor, so that a block of rows and all points are one product of matrices, and the Gaussian part of one
 head is an integral in one dimension. No more paths are read than bring the Monte Carlo error down to a small part of
-the sd, and never is there an array of all rows by all points. The sums are here; their errors are in `predicted`.
+the sd, and never is there an array of all rows by all points. The sums are here, their errors
+are in `prediction_errors`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from tallbayes.model.links import Wanted, unseen_classes
 from tallbayes.model.quadrature import normal_rule, shifted
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.posterior.prediction_errors import Base, Level, Predicted, Sums, conclude
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.prediction_errors import Base, BlockSums, LevelMoments, conclude
+from tallbayes.posterior.telescoping import differences
 from tallbayes.programs.canary import require_sound
 
 GAUSSIAN_PAIRS = 256
@@ -39,16 +42,16 @@ BLOCK_ROWS = 2**13
 MOST_LINES = 16
 
 
-class Ground(NamedTuple):
+class LaplaceRule(NamedTuple):
     """What Laplace's Gaussian is integrated with: the mode, the columns of W, draws, and a rule for a shared extra."""
 
     mode: Any
     columns: Any
     pairs: Any
-    rule: Any
+    normal: Any
 
 
-class Regression(NamedTuple):
+class FamilyResponse(NamedTuple):
     """Predictions of rows x (rows, d) and offsets (rows,) through linear predictors."""
 
     wanted: Wanted
@@ -81,19 +84,19 @@ class Regression(NamedTuple):
     def rounding(self, centre: jax.Array, dtype: Any) -> jax.Array:
         return self.wanted.rounding(centre) if dtype == jnp.float32 else jnp.zeros_like(centre)
 
-    def gaussian(self, rows: Any, ground: Ground) -> Base:
+    def gaussian(self, rows: Any, rule: LaplaceRule) -> Base:
         """Under Laplace's Gaussian: by quadrature for one head, with an outer one over an extra that all rows share."""
-        centre, columns = self._centre(rows, ground.mode)[..., 0], self.predictors(rows[0], ground.columns)
+        centre, columns = self._centre(rows, rule.mode)[..., 0], self.predictors(rows[0], rule.columns)
         if not self.by_quadrature:
-            return self._by_draws(rows, centre, columns, ground)
+            return self._by_draws(rows, centre, columns, rule)
         sd = jnp.sqrt(jnp.sum(columns[0] ** 2, axis=1))
         if not self.wanted.reads_extras:
             return Base.exact(*self.wanted.gaussian(centre[0], sd))
-        nodes, weights = ground.rule
+        nodes, weights = rule.normal
         spread = jnp.sqrt(jnp.sum(columns[1, 0] ** 2))
         slope = columns[0] @ columns[1, 0] / spread
         rest = jnp.sqrt(jnp.maximum(sd**2 - slope**2, 0.0))
-        origin = self.centre(rows, ground.mode)
+        origin = self.centre(rows, rule.mode)
 
         def given(node: jax.Array) -> tuple[jax.Array, jax.Array]:
             eta, extra = centre[0] + slope * node, centre[1] + spread * node
@@ -102,11 +105,11 @@ class Regression(NamedTuple):
 
         return Base.exact(*(jnp.tensordot(weights, part, 1) for part in jax.lax.map(given, nodes)))
 
-    def _by_draws(self, rows: Any, centre: jax.Array, columns: jax.Array, ground: Ground) -> Base:
+    def _by_draws(self, rows: Any, centre: jax.Array, columns: jax.Array, rule: LaplaceRule) -> Base:
         """By draws, and with what all of them may have missed."""
-        moves = jnp.concatenate([ground.pairs, -ground.pairs])
-        difference = self.differences(rows, ground.mode, moves)
-        at_mode = self.centre(rows, ground.mode)
+        moves = jnp.concatenate([rule.pairs, -rule.pairs])
+        difference = self.differences(rows, rule.mode, moves)
+        at_mode = self.centre(rows, rule.mode)
         # The first class has eta = 0.
         centre, columns = (jnp.pad(each, [(1, 0)] + [(0, 0)] * (each.ndim - 1)) for each in (centre, columns))
         missed = unseen_classes(centre, columns, at_mode, at_mode + jnp.max(difference, axis=2))
@@ -117,7 +120,7 @@ class Regression(NamedTuple):
         return self.predictors(x, mode[None]).at[: self.layout.heads].add(offset[:, None])
 
 
-class Own(NamedTuple):
+class OwnResponse(NamedTuple):
     """Predictions by a model's own function of theta and one row."""
 
     target: Any
@@ -137,10 +140,10 @@ class Own(NamedTuple):
     def rounding(self, centre: jax.Array, dtype: Any) -> jax.Array:
         return 2.0**-22 * jnp.abs(centre) if dtype == jnp.float32 else jnp.zeros_like(centre)
 
-    def gaussian(self, rows: Any, ground: Ground) -> Base:
+    def gaussian(self, rows: Any, rule: LaplaceRule) -> Base:
         """By draws, whose variance is no less than what the function does along the line on which it changes most at
         the mode; of one that is flat there nothing more is known."""
-        found = Base.of_pairs(self.differences(rows, ground.mode, jnp.concatenate([ground.pairs, -ground.pairs])))
+        found = Base.of_pairs(self.differences(rows, rule.mode, jnp.concatenate([rule.pairs, -rule.pairs])))
         outputs = found.moments.shape[1]
         if outputs > MOST_LINES:
             return found
@@ -148,9 +151,9 @@ class Own(NamedTuple):
 
         def line(row: Any) -> tuple[jax.Array, jax.Array]:
             def along(z: jax.Array) -> jax.Array:
-                return self._one(ground.mode, z @ ground.columns, row)
+                return self._one(rule.mode, z @ rule.columns, row)
 
-            nothing = jnp.zeros(len(ground.columns), ground.mode.dtype)
+            nothing = jnp.zeros(len(rule.columns), rule.mode.dtype)
             slopes = jax.jacfwd(along)(nothing)
             length = jnp.linalg.norm(slopes, axis=1, keepdims=True)
             units = jnp.where(length > 0, slopes / jnp.where(length > 0, length, 1.0), 0.0)
@@ -160,39 +163,36 @@ class Own(NamedTuple):
             return tuple(even**2 @ weights - (even @ weights) ** 2 for even in evens)  # type: ignore[return-value]
 
         first, second = jax.vmap(line, out_axes=1)(rows)
-        return found.with_floor(first, second, len(ground.pairs))
+        return found.with_floor(first, second, len(rule.pairs))
 
     def _one(self, mode: jax.Array, move: jax.Array, row: Any) -> jax.Array:
         leaves = jax.tree.leaves(self.function(self.target.space.theta(mode.astype(move.dtype) + move), row))
         return jnp.concatenate([jnp.ravel(leaf).astype(move.dtype) for leaf in leaves])
 
 
-Kind = Regression | Own
+Kind = FamilyResponse | OwnResponse
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _block(kind: Kind, laplace: bool, rows: Any, ground: Ground, levels: Any) -> Sums:
+def _block(kind: Kind, laplace: bool, rows: Any, rule: LaplaceRule, levels: Any) -> BlockSums:
     """All by (outputs, rows)."""
-    centre = kind.centre(rows, ground.mode)
-    base = kind.gaussian(rows, ground) if laplace else Base.exact(jnp.zeros((4, *centre.shape)), jnp.zeros_like(centre))
+    centre = kind.centre(rows, rule.mode)
+    base = kind.gaussian(rows, rule) if laplace else Base.exact(jnp.zeros((4, *centre.shape)), jnp.zeros_like(centre))
     parts = []
     for number, moves in enumerate(levels):
         _, count, stops, d = moves.shape
-        difference = kind.differences(rows, ground.mode, moves.reshape(-1, d))
+        difference = kind.differences(rows, rule.mode, moves.reshape(-1, d))
         alone = number == 0 and not laplace
-        first, second = (_beyond(each, count, stops, alone) for each in (difference, difference**2))
+        shape = *difference.shape[:2], -1, count, stops
+        first, second = (
+            differences(each.reshape(shape), alone, stops=4, sides=2) for each in (difference, difference**2)
+        )
         # At level 0 what is taken off has Laplace's own law, elsewhere the fine path nearly has it.
         side = difference.reshape(*difference.shape[:2], -1, count * stops)[:, :, 0 if number or alone else 1]
-        own = Level.of(side, side**2, None, None)
-        parts.append(Level.of(first, second, own.variance, own.square_variance))
-    by_level = Level(*(jnp.stack(part) for part in zip(*parts, strict=True)))
-    return Sums(centre, base, by_level, kind.rounding(centre, levels[0].dtype))
-
-
-def _beyond(values: jax.Array, count: int, stops: int, alone: bool) -> jax.Array:
-    """What the fine path of each sample has beyond the paths that are taken off it, on average over its stops."""
-    sides = jnp.moveaxis(values.reshape(*values.shape[:-1], -1, count, stops).mean(axis=-1), -2, 0)
-    return sides[0] if alone else sides[0] - sides[1:].mean(axis=0)
+        own = LevelMoments.of(side, side**2, None, None)
+        parts.append(LevelMoments.of(first, second, own.variance, own.square_variance))
+    by_level = LevelMoments(*(jnp.stack(part) for part in zip(*parts, strict=True)))
+    return BlockSums(centre, base, by_level, kind.rounding(centre, levels[0].dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ class Predictor:
     kind: Kind
     levels: tuple[Floats, ...]
 
-    def blocks(self, rows: Any) -> Iterator[Predicted]:
+    def blocks(self, rows: Any) -> Iterator[Prediction]:
         """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
         count = len(jax.tree.leaves(rows)[0])
         points = max(each.size // each.shape[-1] for each in self.levels)
@@ -213,24 +213,24 @@ class Predictor:
             part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)
             yield self.predict(_padded(part, size), min(size, count - start))
 
-    def all(self, rows: Any) -> Predicted:
-        return Predicted.joined(list(self.blocks(rows)))
+    def all(self, rows: Any) -> Prediction:
+        return Prediction.joined(list(self.blocks(rows)))
 
-    def predict(self, rows: Any, count: int) -> Predicted:
+    def predict(self, rows: Any, count: int) -> Prediction:
         """Of the first `count` of these rows."""
         posterior = self.posterior
         with jax.enable_x64(True):
-            sums = _block(self.kind, posterior.laplace, rows, self._ground, self.levels)
+            sums = _block(self.kind, posterior.laplace, rows, self._rule, self.levels)
             sums = jax.tree.map(lambda part: np.asarray(part, np.float64)[..., :count], sums)
         counts = np.array([each.shape[1] for each in self.levels], float)
         return conclude(sums, counts, posterior.rungs, posterior.laplace)
 
     @cached_property
-    def _ground(self) -> Ground:
+    def _rule(self) -> LaplaceRule:
         anchor = self.posterior.anchor
         columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
         pairs = anchor.draws(1 if self.kind.by_quadrature else GAUSSIAN_PAIRS, self.posterior.seed)
-        return Ground(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
+        return LaplaceRule(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
 
 
 def make_predictor(posterior: Posterior, kind: Kind, rows: Any, accuracy: float = ACCURACY) -> Predictor:

@@ -1,6 +1,7 @@
-"""Answers: what samples of the levels say of a quantity that was asked for afterwards.
+"""The telescoping sum: what samples of the levels say of a quantity that was asked for afterwards.
 
     value = base + sum_l mean_i Delta_il,   the base being its expectation under Laplace's Gaussian
+    Delta_il = mean over stops k of [ h(fine_ilk) - mean_c h(taken off_ilkc) ]
 
 Errors are those of `allocation`: the statistical one, and a bound on the bias that is left of the levels not taken. An
 answer also says how fast its own levels decay (beta: 2 where the quantity is smooth, less where it jumps), and what it
@@ -11,16 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from tallbayes.estimator.allocation import Least, bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
+from tallbayes.estimator.allocation import (
+    TRUSTED_SAMPLES,
+    Least,
+    degrees_of_freedom,
+    floored_variance,
+    sum_errors,
+    unseen_jumps,
+)
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.rates import variance_decay
 from tallbayes.moments import Floats, Moments
 from tallbayes.structure import Structure
-
-TRUSTED_SAMPLES = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +38,14 @@ class Rungs:
     rho: float
     variance_rate: float
     costs: Floats
+
+
+def differences(readings: Any, alone: bool, stops: int = 1, sides: int = 2) -> Any:
+    """Delta of every path from what it reads, an array of NumPy or JAX by (paths, stops, 1 + taken off, ...), or with
+    the latter two along other axes; of a path that stands `alone`, with nothing taken off, what it reads itself."""
+    means, before = readings.mean(axis=stops), (slice(None),) * (sides - (stops < sides))
+    fine = means[*before, 0]
+    return fine if alone else fine - means[*before, 1:].mean(axis=len(before))
 
 
 def combine(
@@ -58,16 +73,13 @@ def combine(
     beta = variance_decay(variance, kurtosis, counts, scale).value
     variance[0] = unseen_jumps(variance[0], np.broadcast_to(jump, width), counts[0])
     variance = floored_variance(variance, counts, rate or rungs.variance_rate, TRUSTED_SAMPLES, least)
-    error = np.sqrt(variance / counts[:, None])
-    bias = np.full(width, np.inf)
-    if len(levels) >= 3:
-        bias = bias_terms(np.abs(mean) + 2 * error, rungs.rho).max(axis=0)
+    errors = sum_errors(mean, variance, counts, rungs.rho, base_variance)
     return Estimate(
         name=name,
         structure=structure,
         flat_value=base + mean.sum(axis=0),
-        flat_standard_error=np.sqrt(np.sum(error**2, axis=0) + base_variance),
-        flat_bias_bound=bias,
+        flat_standard_error=errors.standard_error,
+        flat_bias_bound=errors.bias_bound,
         flat_freedom=degrees_of_freedom(variance, kurtosis, counts),
         flat_tolerance=np.full(width, np.nan),
         beta=beta,

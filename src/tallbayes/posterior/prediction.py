@@ -1,0 +1,91 @@
+"""A prediction: by row and output its posterior mean and sd, and the Monte Carlo errors of each of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tallbayes.moments import Floats
+
+ARRAYS = ("mean", "sd", "standard_error", "bias_bound", "sd_standard_error", "sd_bias_bound")
+SPREADS = ("sd", "error", "sd_error")
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Posterior expectations by row, or by row and class: of the response, of P(y = class), of P(y >= k).
+
+    `sd` is that of the prediction over the posterior, noise of the response apart; `standard_error` and `bias_bound`
+    are the Monte Carlo errors of `mean`, `sd_standard_error` and `sd_bias_bound` those of `sd`. `at_least` holds the
+    same for P(y >= k), by k.
+    """
+
+    mean: Floats
+    sd: Floats
+    standard_error: Floats
+    bias_bound: Floats
+    sd_standard_error: Floats
+    sd_bias_bound: Floats
+    classes: tuple[Any, ...] | None = None
+    at_least: Mapping[int, Prediction] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Prediction]) -> Prediction:
+        """Of the rows of all parts, in their order."""
+        arrays: list[Any] = [np.concatenate([getattr(part, each) for part in parts]) for each in ARRAYS]
+        return cls(*arrays)
+
+    def outputs(self, places: int | slice) -> Prediction:
+        """Of some of the outputs, which are columns."""
+        return Prediction(*(getattr(self, each)[:, places] for each in ARRAYS))
+
+    def scaled(self, factor: float, shift: float) -> Prediction:
+        """Of shift + factor f."""
+        mean, *others = (getattr(self, each) * factor for each in ARRAYS)
+        return Prediction(mean + shift, *others)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @property
+    def error(self) -> Floats:
+        """sqrt(standard_error^2 + bias_bound^2)."""
+        return np.hypot(self.standard_error, self.bias_bound)
+
+    @property
+    def sd_error(self) -> Floats:
+        """sqrt(sd_standard_error^2 + sd_bias_bound^2)."""
+        return np.hypot(self.sd_standard_error, self.sd_bias_bound)
+
+    def columns(self) -> dict[str, Floats]:
+        """By name, one array a column, as they are written to files: value, sd, and the error of each of the two."""
+        whole = self.mean, self.sd, self.error, self.sd_error
+        if self.mean.ndim == 1:
+            parts = dict(zip(("prediction", *SPREADS), whole, strict=True))
+        else:
+            parts = {}
+            for place, each in enumerate(self.classes or range(self.mean.shape[1])):
+                names = (f"{name}({each})" for name in ("P", *SPREADS))
+                parts |= dict(zip(names, (values[:, place] for values in whole), strict=True))
+        for k, tail in self.at_least.items():
+            names = (f"{name}(y>={k})" for name in ("P", *SPREADS))
+            parts |= dict(zip(names, (tail.mean, tail.sd, tail.error, tail.sd_error), strict=True))
+        return parts
+
+    def to_pandas(self) -> Any:
+        """A data frame of the columns."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
+
+    def __str__(self) -> str:
+        from tallbayes.views.text import table
+
+        columns = self.columns()
+        shown = min(len(self), 10)
+        rows = [[str(i), *(f"{values[i]:.4g}" for values in columns.values())] for i in range(shown)]
+        more = f"\n... and {len(self) - shown:,} more rows" if len(self) > shown else ""
+        return table(("row", *columns), rows) + more
