@@ -47,30 +47,30 @@ QUICKLY = (
 )
 SELECTION_LIMIT, WHOLE_LIMIT = 900.0, 3600.0
 # The mutated copy is not what these are about.
-ABOUT_THE_STUDY = "tests/test_mutations.py"
+ABOUT_THE_STUDY = "tests/benchmarks/test_mutations.py"
 
-LAW = "tests/test_telescoping.py::test_fine_and_coarse_paths_have_the_exact_law"
-POSTERIOR = "tests/test_telescoping_anchored.py::test_levels_telescope_to_the_posterior"
-DECAY = "tests/test_telescoping_anchored.py::test_differences_vary_less_and_less"
-ORDER = "tests/test_orders.py::test_antithetic_is_of_order_two"
-STEP_LAW = "tests/test_exponential.py::test_the_ornstein_uhlenbeck_step_has_its_law"
-STAYS = "tests/test_exponential.py::test_paths_stay_in_the_gaussian_they_start_from"
-STOPS = "tests/test_stops.py::test_coarse_stops_have_the_law_of_fine_ones_a_level_below"
+LAW = "tests/laws/test_telescoping.py::test_fine_and_coarse_paths_have_the_exact_law"
+POSTERIOR = "tests/laws/test_telescoping_anchored.py::test_levels_telescope_to_the_posterior"
+DECAY = "tests/laws/test_telescoping_anchored.py::test_differences_vary_less_and_less"
+ORDER = "tests/laws/test_orders.py::test_antithetic_is_of_order_two"
+STEP_LAW = "tests/laws/test_exponential.py::test_the_ornstein_uhlenbeck_step_has_its_law"
+STAYS = "tests/laws/test_exponential.py::test_paths_stay_in_the_gaussian_they_start_from"
+STOPS = "tests/sampler/test_stops.py::test_coarse_stops_have_the_law_of_fine_ones_a_level_below"
 STATISTICAL = (LAW, POSTERIOR, DECAY, ORDER, STEP_LAW, STAYS, STOPS)
 
-EQUATIONS = "tests/test_paths.py::test_paths_are_what_the_equations_say"
-SLABS = "tests/test_slabs.py::test_a_batch_in_slabs_is_the_sum_over_its_rows"
-UNBIASED = "tests/test_slabs.py::test_batches_are_unbiased"
-REMAINDER = "tests/test_slabs.py::test_the_whitened_remainder_is_the_gradient_without_its_gaussian_part"
-TWO_STEPS = "tests/test_exponential.py::test_two_steps_are_one_step_of_twice_the_size"
-GAUSSIAN = "tests/test_exponential.py::test_a_gaussian_posterior_is_exact_at_any_step"
-ANCHOR = "tests/test_anchor.py::test_linear_regression_has_its_closed_form"
-FAMILY = "tests/test_families.py::test_a_family_is_the_model_written_by_hand"
-JACOBIAN = "tests/test_constraints.py::test_the_jacobian_is_the_determinant_of_the_derivative"
-CANCELS = "tests/test_moments.py::test_variance_does_not_cancel_far_from_zero"
-RARE_ROW = "tests/test_rows_that_matter.py::test_rows_that_decide_are_read"
-UNITS = "tests/test_tails.py::test_the_gaussian_levels_error_has_its_unit"
-MERGES = "tests/test_moments.py::test_merge_equals_numpy_for_any_split_and_grouping"
+EQUATIONS = "tests/sampler/test_paths.py::test_paths_are_what_the_equations_say"
+SLABS = "tests/sampler/test_slabs.py::test_a_batch_in_slabs_is_the_sum_over_its_rows"
+UNBIASED = "tests/sampler/test_slabs.py::test_batches_are_unbiased"
+REMAINDER = "tests/sampler/test_slabs.py::test_the_whitened_remainder_is_the_gradient_without_its_gaussian_part"
+TWO_STEPS = "tests/laws/test_exponential.py::test_two_steps_are_one_step_of_twice_the_size"
+GAUSSIAN = "tests/laws/test_exponential.py::test_a_gaussian_posterior_is_exact_at_any_step"
+ANCHOR = "tests/anchor/test_anchor.py::test_linear_regression_has_its_closed_form"
+FAMILY = "tests/model/test_families.py::test_a_family_is_the_model_written_by_hand"
+JACOBIAN = "tests/model/test_constraints.py::test_the_jacobian_is_the_determinant_of_the_derivative"
+CANCELS = "tests/house/test_moments.py::test_variance_does_not_cancel_far_from_zero"
+RARE_ROW = "tests/laws/test_rows_that_matter.py::test_rows_that_decide_are_read"
+UNITS = "tests/anchor/test_tails.py::test_the_gaussian_levels_error_has_its_unit"
+MERGES = "tests/house/test_moments.py::test_merge_equals_numpy_for_any_split_and_grouping"
 
 REPLACED, DISTINCT = "sampling=WithReplacement()", "sampling=WithoutReplacement()"
 PLAIN_BLEND = "partner=<class 'tallbayes.sampler.gradients.Plain'>"
@@ -96,7 +96,7 @@ SELECTION = (
     ANCHOR,
     f"{FAMILY}[linear-intercept]",
     JACOBIAN,
-    "tests/test_moments.py",
+    "tests/house/test_moments.py",
     f"{RARE_ROW}[category_of_one_row]",
     f"{UNITS}[0.0001]",
 )

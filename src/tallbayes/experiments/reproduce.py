@@ -31,7 +31,7 @@ UNMEASURED = [
         "3.2",
         "The antithetic version allows random truncation (an unbiased estimator).",
         "beta = 2 > gamma = 1 is what it needs, and holds (decay); tb.Randomised truncates at random, and over many "
-        "seeds its mean is the truth known by quadrature (tests/test_randomised.py)",
+        "seeds its mean is the truth known by quadrature (tests/estimator/test_randomised.py)",
         "holds",
         "decay",
     ),

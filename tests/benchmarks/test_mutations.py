@@ -11,7 +11,7 @@ from typing import Any
 import mutations
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tallbayes"
 
 
@@ -71,7 +71,7 @@ def test_control_a_text_that_is_not_there_once_is_refused(before: str) -> None:
         lost.applied(SOURCE)
 
 
-@pytest.mark.parametrize("node", ["tests/test_paths.py::test_nothing", "tests/test_none.py"])
+@pytest.mark.parametrize("node", ["tests/sampler/test_paths.py::test_nothing", "tests/test_none.py"])
 def test_control_a_test_that_does_not_exist_is_noticed(node: str) -> None:
     with pytest.raises(AssertionError, match="tests/"):
         require_test(node)
@@ -79,7 +79,7 @@ def test_control_a_test_that_does_not_exist_is_noticed(node: str) -> None:
 
 def test_control_a_slow_test_is_noticed() -> None:
     with pytest.raises(AssertionError, match="unknown_noise"):
-        require_test("tests/test_families.py::test_unknown_noise_against_its_closed_form")
+        require_test("tests/model/test_families.py::test_unknown_noise_against_its_closed_form")
 
 
 def test_it_runs_with_the_settings_of_make_test() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 import tallbayes as tb
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works", "scale")]
 LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not")]

@@ -14,7 +14,7 @@ from tallbayes.commands import cli
 from tallbayes.experiments import accuracy, coupled_paths, decay, problem, reproduce, runs, scaling, slopes
 from tallbayes.experiments.store import Measurement, Store
 
-COMMITTED = Path(__file__).parent.parent / "docs" / "reproduction"
+COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction"
 
 
 def test_the_reference_agrees_with_exact_sampling():

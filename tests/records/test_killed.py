@@ -67,7 +67,7 @@ class Nursery:
 
     def __init__(self, cache: Path) -> None:
         self.output, other = os.pipe()
-        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
             "JAX_COMPILATION_CACHE_DIR": str(cache),

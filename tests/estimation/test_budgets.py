@@ -294,7 +294,7 @@ for phase in sys.argv[3:]:
 
 def test_ctrl_c_in_set_up_keeps_what_is_done(tmp_path: Path) -> None:
     phases = ["checking rows", "placing rows", "mode", "second mode", "quantities", "Gaussian level", "tuning"]
-    command = [sys.executable, "-c", INTERRUPTED, str(Path(__file__).parent), str(tmp_path), *phases]
+    command = [sys.executable, "-c", INTERRUPTED, str(Path(__file__).parents[1]), str(tmp_path), *phases]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=380)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = dict(line.split(",", 1) for line in ended.stdout.splitlines())

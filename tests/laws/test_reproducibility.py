@@ -100,7 +100,7 @@ print(*[result[name].flat_standard_error.tobytes().hex() for name in result])
 def test_the_users_global_precision_does_not_matter(reference):
     """Another process with 64-bit types for all; here they are JAX's own, 32 bits."""
     assert not jax.config.jax_enable_x64
-    path = str(__file__).rsplit("/", 1)[0]
+    path = str(__file__).rsplit("/", 2)[0]
     child = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True, cwd=path)
     parts = ("flat_value", "flat_standard_error")
     here = [" ".join(getattr(reference[n], part).tobytes().hex() for n in reference) for part in parts]

@@ -99,6 +99,6 @@ def test_whatever_computes_asks_the_canary_first(result: tb.Result, faked: None,
 
 def test_what_is_recommended_is_what_is_pinned() -> None:
     """The version that a refusal names is the one that the project pins and tests."""
-    pinned = (Path(__file__).parent.parent / "constraints.txt").read_text().splitlines()
+    pinned = (Path(__file__).parents[2] / "constraints.txt").read_text().splitlines()
     assert f"jaxlib=={canary.SOUND}" in pinned
     assert expectations.require_sound is predictor.require_sound is canary.require_sound
