@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from grouped import grouped
 from scenarios import gaussian_rows
-from test_recentring import grouped
 
 import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor

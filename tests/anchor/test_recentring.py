@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from grouped import EACH, GROUPS, grouped
 from scenarios import paper_rows
 
 import tallbayes as tb
@@ -16,22 +16,6 @@ from tallbayes.anchor.recentring import FAR, recentre
 from tallbayes.model.model import bind
 from tallbayes.rows.table import make_table
 from tallbayes.sampler.paths import make_inputs
-
-GROUPS, EACH = 12, 30
-
-
-def grouped() -> tuple[tb.Model, dict[str, np.ndarray]]:
-    """y = tau z_g + noise, not centred: z ~ N(0, 1), tau half-normal."""
-    rng = np.random.default_rng(1)
-    group = np.repeat(np.arange(GROUPS, dtype=np.int32), EACH)
-    y = 0.7 * rng.normal(size=GROUPS)[group] + rng.normal(size=len(group))
-    model = tb.Model(
-        log_prior=lambda theta: -0.5 * jnp.sum(theta["z"] ** 2) - 0.5 * theta["tau"] ** 2,
-        log_likelihood=lambda theta, row: -0.5 * (row["y"] - theta["tau"] * theta["z"][row["group"]]) ** 2,
-        initial={"tau": 1.0, "z": np.zeros(GROUPS)},
-        constraints={"tau": tb.constraints.positive},
-    )
-    return model, {"group": group, "y": y}
 
 
 def exact(rows: dict[str, np.ndarray]) -> tuple[float, float, np.ndarray]:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flight_files import FORMULA, NAMES, NUM_ROWS, write_flights
 
 import tallbayes as tb
 from tallbayes.commands import cli
@@ -36,27 +37,12 @@ from tallbayes.structure import Structure
 from tallbayes.views.document import to_json
 from tallbayes.views.summary import brief
 
-NUM_ROWS = 2000
-FORMULA = "late ~ hour + C(carrier)"
-NAMES = ["Intercept", "hour", "C(carrier)[T.DL]", "C(carrier)[T.UA]"]
-
 
 @pytest.fixture(autouse=True)
 def _without_compile_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would change a setting of JAX for all tests after these."""
     monkeypatch.setenv("TALLBAYES_CACHE", "")
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-
-
-def write_flights(folder: Path) -> Path:
-    generator = np.random.default_rng(3)
-    hour = generator.integers(0, 24, NUM_ROWS)
-    carrier = np.array(["AA", "DL", "UA"])[generator.integers(0, 3, NUM_ROWS)]
-    late = generator.random(NUM_ROWS) < 1 / (1 + np.exp(2.0 - 0.1 * hour - 0.3 * (carrier == "UA")))
-    lines = [f"{'yes' if a else 'no'},{b},{c}" for a, b, c in zip(late, hour, carrier, strict=True)]
-    path = folder / "flights.csv"
-    path.write_text("\n".join(["late,hour,carrier", *lines]) + "\n")
-    return path
 
 
 class Fitted:

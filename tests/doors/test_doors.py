@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_docs import ROOT, run_blocks
+from documents import ROOT, run_blocks
 
 pytest.importorskip("numpyro")
 pytest.importorskip("sklearn")

@@ -13,8 +13,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from same_bits import assert_same
 from scenarios import logistic_rows
-from test_ledger import assert_same
 
 import tallbayes as tb
 from tallbayes.anchor.importance import list_rows

@@ -6,59 +6,21 @@ Blocks of code run in order in one namespace for each document; a text block aft
 from __future__ import annotations
 
 import ast
-import contextlib
-import io
 import os
 import re
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from documents import NUMBER, ROOT, blocks_of, run_blocks
 
 import tallbayes as tb
 
-ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works", "scale")]
 LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not")]
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-
-
-class Block(NamedTuple):
-    """A fenced block: its language, its text, and the line its text begins at."""
-
-    language: str
-    text: str
-    line: int
-
-
-def blocks_of(document: str) -> list[Block]:
-    found = re.finditer(r"^```(\w*)\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
-    return [Block(match[1], match[2], document.count("\n", 0, match.start()) + 2) for match in found]
-
-
-def run_blocks(document: str, name: str) -> dict[str, Any]:
-    """Run the Python blocks, and hold what they print against the text blocks that follow them; what they defined."""
-    namespace: dict[str, Any] = {"__name__": "document"}
-    printed = ""
-    for block in blocks_of(document):
-        if block.language == "python":
-            output = io.StringIO()
-            program = compile("\n" * (block.line - 1) + block.text, name, "exec", dont_inherit=True)
-            with contextlib.redirect_stdout(output):
-                exec(program, namespace)
-            printed = output.getvalue()
-        elif block.language == "text":
-            assert words_of(block.text) == words_of(printed)
-    return namespace
-
-
-def words_of(text: str) -> list[str]:
-    """Everything but the numbers, whose last digits are the machine's own."""
-    return NUMBER.sub("#", text).split()
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", *GUIDES, *LONGER])

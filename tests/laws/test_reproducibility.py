@@ -3,11 +3,13 @@
 And nothing is compiled twice.
 """
 
+import os
 import random
 import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -100,8 +102,11 @@ print(*[result[name].flat_standard_error.tobytes().hex() for name in result])
 def test_the_users_global_precision_does_not_matter(reference):
     """Another process with 64-bit types for all; here they are JAX's own, 32 bits."""
     assert not jax.config.jax_enable_x64
-    path = str(__file__).rsplit("/", 2)[0]
-    child = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True, cwd=path)
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(here.parent), os.environ.get("PYTHONPATH", "")])}
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD], capture_output=True, text=True, check=True, cwd=here, env=environment
+    )
     parts = ("flat_value", "flat_standard_error")
     here = [" ".join(getattr(reference[n], part).tobytes().hex() for n in reference) for part in parts]
     assert child.stdout.splitlines() == here

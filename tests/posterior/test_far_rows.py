@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 from scipy.stats import norm
-from test_predictions import still_posterior
+from still import still_posterior
 
 import tallbayes as tb
 from tallbayes.model.linear import Layout

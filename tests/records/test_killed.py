@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from same_bits import assert_same
 from scenarios import logistic_rows
-from test_ledger import assert_same
 
 import tallbayes as tb
 from tallbayes.records.ledger import open_ledger
@@ -67,7 +67,7 @@ class Nursery:
 
     def __init__(self, cache: Path) -> None:
         self.output, other = os.pipe()
-        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        paths = [*map(str, Path(__file__).parents[:2]), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
             "JAX_COMPILATION_CACHE_DIR": str(cache),

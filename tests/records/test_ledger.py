@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from same_bits import assert_same
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
@@ -38,22 +39,6 @@ class Counting(ThreadPoolExecutor):
 def estimate(ledger: Path | None = None, rows: Any = ROWS, model: tb.Model = MODEL, **options: Any) -> tb.Result:
     options = {"tolerance": 0.02, "seed": 3} | options
     return tb.estimate(model, rows, ledger=ledger, **options)
-
-
-def assert_same(one: tb.Result, other: tb.Result) -> None:
-    """All numbers, to the last bit, and what they cost in rows."""
-    assert one.status is other.status
-    assert [level.samples for level in one.levels] == [level.samples for level in other.levels]
-    assert one.cost.evaluations == other.cost.evaluations
-    assert one.cost.setup_evaluations == other.cost.setup_evaluations
-    assert one.tuning == other.tuning
-    for name in one.estimates:
-        for part in ("flat_value", "flat_error"):
-            np.testing.assert_array_equal(getattr(one[name], part), getattr(other[name], part))
-    if one.posterior is not None:
-        assert other.posterior is not None
-        for mine, theirs in zip(one.posterior.points, other.posterior.points, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.fixture(scope="module")

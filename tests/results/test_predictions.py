@@ -12,24 +12,15 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 from scipy.stats import nbinom, norm, poisson
+from still import still_posterior
 
 import tallbayes as tb
-from tallbayes.anchor.anchor import Anchor
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.posterior import predictor
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.predictor import FamilyResponse, make_predictor
-from tallbayes.posterior.telescoping import Rungs
 from tallbayes.rows import formats
-
-
-def still_posterior(mode: np.ndarray, precision: np.ndarray) -> Posterior:
-    """A Gaussian, and paths that found nothing beyond it."""
-    zero = np.zeros_like(mode)
-    anchor = Anchor(mode, zero, -precision, precision, 0.0, 1.0, 10, zero)
-    nothing = np.repeat(np.random.default_rng(0).normal(size=(64, 1, 1, len(mode))), 3, axis=2).astype(np.float32)
-    return Posterior(anchor, (nothing,) * 3, (0.5,) * 3, True, True, Rungs(0.5, 2.0, np.ones(3)))
 
 
 def predicted(posterior: Posterior, family: str, layout: Layout, x: np.ndarray, at_least: tuple[int, ...] = ()):

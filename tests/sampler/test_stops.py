@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from test_telescoping_anchored import law_score, problem, sampled, sum_score
+from anchored_levels import law_score, problem, sampled, sum_score
 
 import tallbayes as tb
 from tallbayes.estimator.levels import sample_level
