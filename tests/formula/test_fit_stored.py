@@ -18,7 +18,7 @@ from flights import CARRIER, DISTANCE, HOUR, NUM_ROWS, ROWS
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError, TallbayesError
-from tallbayes.estimation import estimate as estimation
+from tallbayes.estimation import walk
 from tallbayes.formula import design_folder, fit, survey
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
@@ -201,7 +201,7 @@ def mode_of(rows: Any, formula: str, **options: Any) -> tuple[np.ndarray, np.nda
             tb.fit(formula, rows, tolerance=1.0, **options)
     model, data, weights = asked.value.args
     stored = data if isinstance(data, Stored) else None
-    model, arrays = estimation._check_rows(model, data, weights)
+    model, arrays = walk._check_rows(model, data, weights)
     anchor = preparation.find_centre(preparation.place(model, arrays, None, False, stored), None).anchor
     return anchor.mode, anchor.sd
 
