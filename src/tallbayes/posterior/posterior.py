@@ -261,8 +261,8 @@ class Posterior:
         integrand = self._integrand(what, name)
         if integrand.structure.size == 1:
             return integrand.structure, [(line_of(integrand, self), what)]
-        parts = [(None, component_of(what, i, integrand.structure)) for i in range(integrand.structure.size)]
-        return integrand.structure, [(line_of(self._integrand(each, name), self), each) for _, each in parts]
+        parts = [component_of(what, i, integrand.structure) for i in range(integrand.structure.size)]
+        return integrand.structure, [(line_of(self._integrand(each, name), self), each) for each in parts]
 
     def _projection(self, line: ReportedLine) -> Projection:
         c = line.direction
