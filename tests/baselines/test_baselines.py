@@ -75,13 +75,14 @@ CASE = OneCoefficient()
 STEP = 0.3 / CASE.precision
 
 
-def within(estimate, exact, errors: float = 5.0) -> bool:
+def within(found, exact, errors: float = 5.0) -> bool:
     """Whether every component lies within that many standard errors of the exact value."""
+    estimate = found.estimate
     return bool(np.all(np.abs(estimate.flat_value - exact) <= errors * estimate.flat_standard_error))
 
 
 def same_bits(one, other) -> bool:
-    return all(np.array_equal(one[name].flat_value, other[name].flat_value) for name in one)
+    return all(np.array_equal(one[name].estimate.flat_value, other[name].estimate.flat_value) for name in one)
 
 
 @pytest.fixture(scope="module")

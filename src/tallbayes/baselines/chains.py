@@ -26,12 +26,17 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimands import Estimands, summarise
+from tallbayes.estimator.estimates import Estimate
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats, Moments
+from tallbayes.sampler.couplings import Antithetic
+from tallbayes.sampler.dynamics import Euler
 from tallbayes.sampler.gradients import Inputs
+from tallbayes.sampler.paths import Plan, make_inputs
+from tallbayes.sampler.randomness import seed_words
+from tallbayes.sampler.roles import GradientEstimator
 from tallbayes.setup.preparation import Prepared
-from tallbayes.structure import Structure
 from tallbayes.views.text import table as align
 
 BATCHES = 32
@@ -42,26 +47,26 @@ MOST_LINES = 24
 
 @dataclass(frozen=True, eq=False)
 class ChainEstimate:
-    """One quantity: its value, standard error and effective sample size, in the shape of the quantity itself."""
+    """One quantity: its estimate, and the effective sample size in the shape of the quantity itself.
 
-    name: str
-    structure: Structure = field(repr=False)
-    flat_value: Floats
-    flat_standard_error: Floats
+    The bias of MALA is 0; that of SGLD is not known, so that its interval is the whole line.
+    """
+
+    estimate: Estimate
     flat_effective_sample_size: Floats
 
     @property
     def value(self) -> Any:
-        return self.structure.build(self.flat_value)
+        return self.estimate.value
 
     @property
     def standard_error(self) -> Any:
         """The statistical error alone: SGLD's bias is not in it."""
-        return self.structure.build(self.flat_standard_error)
+        return self.estimate.standard_error
 
     @property
     def effective_sample_size(self) -> Any:
-        return self.structure.build(self.flat_effective_sample_size)
+        return self.estimate.structure.build(self.flat_effective_sample_size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,7 @@ class ChainResult:
     @property
     def diverged(self) -> bool:
         """Whether a chain left for infinity, so that some value is not a number."""
-        return not all(np.all(np.isfinite(estimate.flat_value)) for estimate in self.estimates.values())
+        return not all(np.all(np.isfinite(each.estimate.flat_value)) for each in self.estimates.values())
 
     def __str__(self) -> str:
         acceptance = "" if self.acceptance is None else f", acceptance {self.acceptance:.3f}"
@@ -120,8 +125,9 @@ class ChainResult:
 
 def _quantities(estimates: dict[str, ChainEstimate]) -> str:
     rows, hidden = [], 0
-    for estimate in estimates.values():
-        columns = (estimate.flat_value, estimate.flat_standard_error, estimate.flat_effective_sample_size)
+    for each in estimates.values():
+        estimate = each.estimate
+        columns = (estimate.flat_value, estimate.flat_standard_error, each.flat_effective_sample_size)
         lines = list(zip(estimate.structure.labels(estimate.name), *columns, strict=True))
         hidden += max(0, len(lines) - MOST_LINES)
         rows += [[label, f"{v:.6g}", f"{e:.2g}", f"{n:.3g}"] for label, v, e, n in lines[:MOST_LINES]]
@@ -205,33 +211,43 @@ def batch_edges(burn_in: int, steps: int, offset: float = 1.0, power: float = 0.
     return np.r_[0, inner, steps].astype(np.int32)
 
 
-def wrap_up(
-    prepared: Prepared,
-    estimands: Estimands,
-    counts: Counts,
-    sums: ChainSums,
-    origin: Floats,
-    started: float,
-    **facts: Any,
-) -> ChainResult:
-    """The result of sums by stretch, the burn-in's left out; `facts` are the fields a sampler knows itself."""
-    kept = ChainSums(*(np.asarray(part[1:], np.float64) for part in sums))
-    return ChainResult(
-        estimates=_batch_estimates(estimands, kept, np.asarray(origin, np.float64), counts.points),
-        chains=counts.chains,
-        steps=counts.steps,
-        burn_in=counts.burn_in,
-        setup_evaluations=prepared.setup_evaluations,
-        num_data=prepared.table.num_rows,
-        seconds=time.monotonic() - started,
-        anchor=prepared.anchor,
-        **facts,
-    )
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Chains that are ready to run, and when they began to be."""
+
+    prepared: Prepared
+    estimands: Estimands
+    counts: Counts
+    started: float
+
+    def run(self, program: Callable[..., Any], gradient: GradientEstimator, precision: str, *settings: Any) -> Any:
+        """What a compiled program of chains returns, as NumPy arrays."""
+        prepared, counts = self.prepared, self.counts
+        # One chain is one path: there is no coarse path, so the coupling is never asked.
+        plan = Plan(prepared.target, gradient, Euler(), Antithetic(), self.estimands.observables, precision)
+        with jax.enable_x64(True):
+            inputs = make_inputs(prepared.table, prepared.anchor, plan.dtype)
+            return jax.tree.map(np.asarray, program(plan, counts.chains, inputs, seed_words(counts.seed), *settings))
+
+    def result(self, sums: ChainSums, origin: Floats, bias: float, **facts: Any) -> ChainResult:
+        """Of sums by stretch, the burn-in's left out; `facts` are the fields that a sampler knows itself."""
+        kept = ChainSums(*(np.asarray(part[1:], np.float64) for part in sums))
+        return ChainResult(
+            estimates=_batch_estimates(self.estimands, kept, np.asarray(origin, np.float64), self.counts.points, bias),
+            chains=self.counts.chains,
+            steps=self.counts.steps,
+            burn_in=self.counts.burn_in,
+            setup_evaluations=self.prepared.setup_evaluations,
+            num_data=self.prepared.table.num_rows,
+            seconds=time.monotonic() - self.started,
+            anchor=self.prepared.anchor,
+            **facts,
+        )
 
 
 @np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def _batch_estimates(
-    estimands: Estimands, sums: ChainSums, origin: Floats, num_points: int
+    estimands: Estimands, sums: ChainSums, origin: Floats, num_points: int, bias: float
 ) -> dict[str, ChainEstimate]:
     """Values, errors and effective sizes from the sums by batch (32), chain and observable."""
     weight, first, second = sums
@@ -243,11 +259,13 @@ def _batch_estimates(
     by_point = summarise(estimands, [_point_moments(estimands, mean, raw, origin, num_points)])
     square = by_batch.variance[0] / batches.count
     size = np.where(square > 0, by_point.variance[0] / square, float(num_points))
-    split = estimands.split
-    parts = zip(
-        estimands.quantities, *(split(part).values() for part in (by_batch.value, np.sqrt(square), size)), strict=True
-    )
-    return {q.name: ChainEstimate(q.name, q.structure, *arrays) for q, *arrays in parts}
+    # Standard error, bias bound, degrees of freedom and a tolerance that nobody asked for.
+    errors = np.sqrt(square), *(np.full_like(square, each) for each in (bias, batches.count - 1, np.nan))
+    parts = zip(*(estimands.split(part).values() for part in (by_batch.value, *errors, size)), strict=True)
+    return {
+        q.name: ChainEstimate(Estimate(q.name, q.structure, *arrays), own_size)
+        for q, (*arrays, own_size) in zip(estimands.quantities, parts, strict=True)
+    }
 
 
 def _point_moments(estimands: Estimands, mean: Floats, raw: Floats, origin: Floats, count: int) -> Moments:

@@ -25,21 +25,19 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.sums import likelihood_sums
 from tallbayes.baselines.chains import (
     ChainResult,
+    Chains,
     ChainSums,
     accumulate,
     batch_edges,
     check_counts,
     make_reader,
     require_positive,
-    wrap_up,
 )
 from tallbayes.errors import InputError, explain
 from tallbayes.model.model import Model
-from tallbayes.sampler.couplings import Antithetic
-from tallbayes.sampler.dynamics import Euler
 from tallbayes.sampler.gradients import Full, Inputs
-from tallbayes.sampler.paths import Plan, make_drawer, make_inputs
-from tallbayes.sampler.randomness import path_key, seed_words
+from tallbayes.sampler.paths import Plan, make_drawer
+from tallbayes.sampler.randomness import path_key
 from tallbayes.setup.preparation import check_data, prepare
 from tallbayes.setup.quantities import make_estimands
 
@@ -83,21 +81,13 @@ def mala(
     prepared = prepare(model, arrays, _lossless(arrays), False, anchor)
     first_step = _gaussian_step(prepared.anchor) if step is None else float(step)
     estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
-    # One chain is one path: there is no coarse path, so the coupling is never asked.
-    plan = Plan(prepared.target, Full(), Euler(), Antithetic(), estimands.observables, "float64")
-    with jax.enable_x64(True):
-        inputs = make_inputs(prepared.table, prepared.anchor, plan.dtype)
-        edges = batch_edges(counts.burn_in, counts.steps)
-        settings = (seed_words(counts.seed), edges, np.log(first_step), np.float64(target_acceptance))
-        out = _run(plan, counts.chains, inputs, *settings)
-        sums, accepted, origin, log_step = jax.tree.map(np.asarray, out)
-    return wrap_up(
-        prepared,
-        estimands,
-        counts,
+    ready = Chains(prepared, estimands, counts, started)
+    settings = batch_edges(counts.burn_in, counts.steps), np.log(first_step), np.float64(target_acceptance)
+    sums, accepted, origin, log_step = ready.run(_run, Full(), "float64", *settings)
+    return ready.result(
         sums,
         origin,
-        started,
+        bias=0.0,
         method=f"mala(target_acceptance={target_acceptance})",
         step=float(np.exp(log_step)),
         acceptance=float(accepted[1:].sum() / counts.points),

@@ -21,23 +21,21 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.baselines.chains import (
     ChainResult,
+    Chains,
     ChainSums,
     accumulate,
     batch_edges,
     check_counts,
     make_reader,
     require_positive,
-    wrap_up,
 )
 from tallbayes.errors import InputError, MethodError, explain
 from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.model.model import Model
-from tallbayes.sampler.couplings import Antithetic
 from tallbayes.sampler.draws import gather, pick
-from tallbayes.sampler.dynamics import Euler
 from tallbayes.sampler.gradients import Inputs, evaluations_per_step
-from tallbayes.sampler.paths import Plan, make_drawer, make_expand, make_inputs, make_step
-from tallbayes.sampler.randomness import path_key, seed_words
+from tallbayes.sampler.paths import Plan, make_drawer, make_expand, make_step
+from tallbayes.sampler.randomness import path_key
 from tallbayes.sampler.roles import GradientEstimator
 from tallbayes.setup.preparation import check_data, prepare, refine_precision
 from tallbayes.setup.quantities import make_estimands
@@ -101,25 +99,17 @@ def sgld(
     prepared = prepare(model, arrays, None, shuffle, anchor)
     estimands = make_estimands(quantities, prepared.target, prepared.anchor, prepared.table.units)
     prepared = refine_precision(prepared, estimands, resolve_tolerances("tolerance", RESOLUTION, estimands))
-    # One chain is one path: there is no coarse path, so the coupling is never asked.
-    plan = Plan(prepared.target, gradient, Euler(), Antithetic(), estimands.observables, prepared.precision)
-    with jax.enable_x64(True):
-        inputs = make_inputs(prepared.table, prepared.anchor, plan.dtype)
-        edges = batch_edges(counts.burn_in, counts.steps, offset=schedule[1], power=schedule[2])
-        out = _run(plan, counts.chains, inputs, seed_words(counts.seed), edges, schedule)
-        sums, origin = jax.tree.map(np.asarray, out)
-    rows_a_step = evaluations_per_step(gradient, prepared.table.num_rows)
-    return wrap_up(
-        prepared,
-        estimands,
-        counts,
+    ready = Chains(prepared, estimands, counts, started)
+    edges = batch_edges(counts.burn_in, counts.steps, offset=schedule[1], power=schedule[2])
+    sums, origin = ready.run(_run, gradient, prepared.precision, edges, schedule)
+    return ready.result(
         sums,
         origin,
-        started,
+        bias=np.inf,
         method=f"sgld({gradient!r})",
         step=step if isinstance(step, Decreasing) else float(step),
         acceptance=None,
-        evaluations=counts.chains * counts.steps * rows_a_step,
+        evaluations=counts.chains * counts.steps * evaluations_per_step(gradient, prepared.table.num_rows),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -34,6 +35,9 @@ class Status(Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+_BY_COMPONENT = ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance", "flat_work")
 
 
 def t_quantile(freedom: Floats, probability: float) -> Floats:
@@ -110,8 +114,7 @@ class Estimate:
 
     def part(self, places: slice, name: str) -> Estimate:
         """Some of the components, flat, under another name."""
-        flat = ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance", "flat_work")
-        present = [each for each in flat if getattr(self, each) is not None]
+        present = [each for each in _BY_COMPONENT if getattr(self, each) is not None]
         cut: dict[str, Any] = {each: getattr(self, each)[places] for each in present}
         variance = None if self.level_variance is None else self.level_variance[:, places]
         structure = Structure.leaf(cut["flat_value"].shape)
@@ -126,3 +129,14 @@ class Estimate:
     @property
     def met(self) -> bool:
         return bool(np.all(self.flat_error <= self.flat_tolerance))
+
+
+def side_by_side(parts: Sequence[Estimate], name: str, structure: Structure, count: int) -> Estimate:
+    """Estimates of the same `count` numbers for every component, as one of a list by number."""
+    fields = {each: np.stack([getattr(part, each) for part in parts], axis=1).ravel() for each in _BY_COMPONENT}
+    variances = np.stack([np.asarray(part.level_variance) for part in parts], axis=2)
+    betas = np.array([part.beta for part in parts])
+    beta = float(np.nanmedian(betas)) if np.isfinite(betas).any() else float("nan")
+    listed = Structure.container("list", [(i, structure) for i in range(count)])
+    by_level = variances.reshape(len(variances), -1)
+    return Estimate(name=name, structure=listed, beta=beta, level_variance=by_level, **fields)

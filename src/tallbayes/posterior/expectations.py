@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,14 @@ from tallbayes.model.observables import Observables
 from tallbayes.model.space import shaped
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
-from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import differences
 from tallbayes.programs.canary import require_sound
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.setup.quantities import laplace_scale, output_structure
 from tallbayes.structure import Structure
+
+if TYPE_CHECKING:
+    from tallbayes.posterior.posterior import Posterior
 
 PAIRS = 8
 CHUNK_NUMBERS = 2**22

@@ -21,9 +21,10 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.probe import Probe, Probed, quiet_ends
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.allocation import Least
-from tallbayes.estimator.estimates import Estimate
+from tallbayes.estimator.estimates import Estimate, side_by_side
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Reading, ReportedLine
+from tallbayes.posterior.parameters import Parameters, What, between, component_of, together
 from tallbayes.posterior.projections import INDICATOR_RATE, Projection, densities, on_line, quantiles
 from tallbayes.posterior.signed_draws import signed_quantiles
 from tallbayes.posterior.telescoping import Rungs, combine, scaled
@@ -33,8 +34,6 @@ NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16
 TOGETHER = 16
 ROUNDING = 2.0**-52
-
-What = Callable[[Any], Any] | Mapping[str, float] | str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +71,7 @@ class Posterior:
         """
         from tallbayes.posterior import expectations
 
-        integrand = self._integrand(self._function(what), name)
+        integrand = self._integrand(self.parameters.function(what), name)
         samples = expectations.level_samples(integrand, self)
         if not self.laplace:
             return combine(name, integrand.structure, samples, self.rungs)
@@ -103,15 +102,17 @@ class Posterior:
         structure, lines = self._lines(what, name, first)
         curved = iter(self._quantiles_by_draws([function for line, function in lines if line is None], wanted, name))
         parts = [next(curved) if line is None else self.line_quantiles(line, wanted, name) for line, _ in lines]
-        together = _side_by_side(parts, name, structure, len(wanted))
-        return together if np.ndim(p) else replace(together, structure=structure)
+        found = side_by_side(parts, name, structure, len(wanted))
+        return found if np.ndim(p) else replace(found, structure=structure)
 
     def interval(self, probability: float = 0.95, what: What = None) -> tuple[Estimate, Estimate]:
         """The ends of equal-tailed intervals: quantiles with their errors."""
         if not 0 < probability < 1:
             raise InputError(explain("a probability strictly between 0 and 1", repr(probability), "0.95"))
         both = self.quantile([(1 - probability) / 2, (1 + probability) / 2], what)
-        return _half(both, 0, "lower"), _half(both, 1, "upper")
+        structure = both.structure.children[0]
+        lower, upper = both.part(slice(structure.size), "lower"), both.part(slice(structure.size, None), "upper")
+        return replace(lower, structure=structure), replace(upper, structure=structure)
 
     def probability(
         self, what: What, *, above: float | None = None, below: float | None = None, name: str = "probability"
@@ -132,7 +133,7 @@ class Posterior:
             raise InputError(explain("one number", f"{len(lines)}", "a component, e.g. lambda theta: theta[0]"))
         (line, function), *_ = lines
         if line is None:
-            return _within_bounds(self.expectation(_between(function, above, below), name))
+            return _within_bounds(self.expectation(between(function, above, below), name))
         return self.line_probability(line, above, below, name)
 
     def line_probability(
@@ -209,81 +210,44 @@ class Posterior:
         return self.spreads[level] * (self.anchor.displacements(normals) if self.whitened else normals)
 
     @cached_property
+    def parameters(self) -> Parameters:
+        """What is reported of u, and its names."""
+        return Parameters(self.stored, self.live)
+
+    @property
     def reading(self) -> Reading | None:
         """How parameters are read off u, as plain numbers; None where only this process knows."""
-        if self.stored is not None or self.live is None:
-            return self.stored
-        from tallbayes.posterior.reported import reading_of
+        return self.parameters.reading
 
-        return reading_of(*self.live)
-
-    @cached_property
+    @property
     def labels(self) -> list[str]:
         """The names of the parameters, one a number."""
-        return [label.removeprefix(".") for label in self._structure.labels("")]
+        return self.parameters.labels
 
-    @property
-    def _structure(self) -> Structure:
-        return self.live[0].structure if self.live is not None else self._required.structure
-
-    @property
-    def _required(self) -> Reading:
-        if self.reading is None:
-            hint = "ask in the process that made the result: its model has a report or constraint of its own"
-            raise InputError(explain("a posterior that knows its parameters", "one that does not", hint))
-        return self.reading
-
-    def _reader(self) -> tuple[Any, Any]:
-        if self.live is not None:
-            return self.live
-        from tallbayes.posterior.reported import reader_of
-
-        return reader_of(self._required)
+    def weights(self, what: Mapping[str, float] | str) -> Floats:
+        """Of a sum of parameters by name."""
+        return self.parameters.weights(what)
 
     def _integrand(self, function: Callable[[Any], Any], name: str) -> Any:
         from tallbayes.posterior.expectations import make_integrand
 
-        return make_integrand(name, function, *self._reader(), self.anchor.mode)
+        return make_integrand(name, function, *self.parameters.reader, self.anchor.mode)
 
     def _reported(self, displacements: Floats) -> Floats:
         from tallbayes.posterior.expectations import reported_values
 
-        return reported_values(*self._reader(), self.anchor.mode, displacements, self._structure)
-
-    def _function(self, what: What) -> Callable[[Any], Any]:
-        if callable(what):
-            return what
-        if what is None:
-            return lambda theta: theta
-        places = self.weights(what)
-        structure = self._structure
-
-        def weighted(theta: Any) -> Any:
-            return sum(weight * number for weight, number in _numbers(list(structure.leaves(theta)), places))
-
-        return weighted
-
-    def weights(self, what: Mapping[str, float] | str) -> Floats:
-        """Of a sum of parameters by name."""
-        given = {what: 1.0} if isinstance(what, str) else dict(what)
-        weights = np.zeros(len(self.labels))
-        for label, weight in given.items():
-            if label not in self.labels:
-                known = ", ".join(self.labels[:20]) + (", ..." if len(self.labels) > 20 else "")
-                raise InputError(explain("the name of a parameter", repr(label), f"one of {known}"))
-            weights[self.labels.index(label)] += float(weight)
-        return weights
+        return reported_values(*self.parameters.reader, self.anchor.mode, displacements, self.parameters.structure)
 
     def _lines(
         self, what: What, name: str, first: int | None = None
     ) -> tuple[Structure, list[tuple[ReportedLine | None, Any]]]:
         """The numbers that are meant: each as a line where it is one, and as a function."""
         if what is None:
-            reading, size = self.reading, self._structure.size
+            reading, size = self.reading, self.parameters.structure.size
             count = size if first is None else min(first, size)
             lines = [None if reading is None else reading.line(place) for place in range(count)]
-            structure = self._structure if count == size else Structure.leaf((count,))
-            return structure, [(line, None if line else _component(self, i)) for i, line in enumerate(lines)]
+            structure = self.parameters.structure if count == size else Structure.leaf((count,))
+            return structure, [(line, None if line else self.parameters.component(i)) for i, line in enumerate(lines)]
         if not callable(what):
             weights = self.weights(what)
             line = None
@@ -291,14 +255,14 @@ class Posterior:
                 (places,) = np.nonzero(weights)
                 alone = len(places) == 1 and weights[places[0]] == 1
                 line = self.reading.line(int(places[0])) if alone else self.reading.combination(weights)
-            return NUMBER, [(line, self._function(what))]
+            return NUMBER, [(line, self.parameters.function(what))]
         from tallbayes.posterior.expectations import line_of
 
         integrand = self._integrand(what, name)
         if integrand.structure.size == 1:
             return integrand.structure, [(line_of(integrand, self), what)]
-        parts = [(None, _part(what, i, integrand.structure)) for i in range(integrand.structure.size)]
-        return integrand.structure, [(line_of(self._integrand(each, name), self), each) for _, each in parts]
+        parts = [component_of(what, i, integrand.structure) for i in range(integrand.structure.size)]
+        return integrand.structure, [(line_of(self._integrand(each, name), self), each) for each in parts]
 
     def _projection(self, line: ReportedLine) -> Projection:
         c = line.direction
@@ -326,7 +290,7 @@ class Posterior:
 
         for start in range(0, len(functions), TOGETHER):
             some = functions[start : start + TOGETHER]
-            integrand = self._integrand(partial(_each, some), name)
+            integrand = self._integrand(together(some), name)
             base = (
                 expectations.gaussian_values(integrand, self, QUANTILE_DRAWS)
                 if self.laplace
@@ -347,46 +311,6 @@ class Posterior:
         return self.probed.least(*((each[..., None] <= edges).mean(axis=1) for each in values))
 
 
-def _each(functions: Sequence[Callable[[Any], Any]], theta: Any) -> list[Any]:
-    return [function(theta) for function in functions]
-
-
-def _component(posterior: Posterior, place: int) -> Callable[[Any], Any]:
-    return posterior._function({posterior.labels[place]: 1.0})
-
-
-def _part(function: Callable[[Any], Any], place: int, structure: Structure) -> Callable[[Any], Any]:
-    def one(theta: Any) -> Any:
-        return next(number for _, number in _numbers(list(structure.leaves(function(theta))), _unit(place, structure)))
-
-    return one
-
-
-def _unit(place: int, structure: Structure) -> Floats:
-    weights = np.zeros(structure.size)
-    weights[place] = 1.0
-    return weights
-
-
-def _numbers(leaves: Sequence[Any], weights: Floats) -> Any:
-    """The numbers that have a weight, each with it."""
-    start = 0
-    for leaf in leaves:
-        size = int(np.prod(np.shape(leaf)))
-        for place in np.flatnonzero(weights[start : start + size]):
-            yield weights[start + place], leaf if np.shape(leaf) == () else leaf.ravel()[place]
-        start += size
-
-
-def _between(function: Callable[[Any], Any], above: float | None, below: float | None) -> Callable[[Any], Any]:
-    def event(theta: Any) -> Any:
-        value = function(theta)
-        inside = True if above is None else value > above
-        return inside if below is None else inside & (value < below)
-
-    return event
-
-
 def _within_bounds(chance: Estimate) -> Estimate:
     """Signed parts may add up to a little less than 0 or more than 1."""
     return replace(chance, flat_value=np.clip(chance.flat_value, 0.0, 1.0))
@@ -395,25 +319,3 @@ def _within_bounds(chance: Estimate) -> Estimate:
 def _rate(jump: Floats) -> float | None:
     """Of bare indicators, if there are any."""
     return 1.0 if np.any(jump > 0) else None
-
-
-_BY_COMPONENT = ("flat_value", "flat_standard_error", "flat_bias_bound", "flat_freedom", "flat_tolerance", "flat_work")
-
-
-def _side_by_side(parts: Sequence[Estimate], name: str, structure: Structure, count: int) -> Estimate:
-    """Estimates of several p by component, put together as one of a list by p."""
-    fields = {each: np.stack([getattr(part, each) for part in parts], axis=1).ravel() for each in _BY_COMPONENT}
-    variances = np.stack([np.asarray(part.level_variance) for part in parts], axis=2)
-    betas = np.array([part.beta for part in parts])
-    beta = float(np.nanmedian(betas)) if np.isfinite(betas).any() else float("nan")
-    listed = Structure.container("list", [(i, structure) for i in range(count)])
-    by_level = variances.reshape(len(variances), -1)
-    return Estimate(name=name, structure=listed, beta=beta, level_variance=by_level, **fields)
-
-
-def _half(both: Estimate, place: int, name: str) -> Estimate:
-    structure = both.structure.children[place]
-    part = slice(place * structure.size, (place + 1) * structure.size)
-    fields = {each: getattr(both, each)[part] for each in _BY_COMPONENT}
-    variance = None if both.level_variance is None else both.level_variance[:, part]
-    return replace(both, name=name, structure=structure, level_variance=variance, **fields)
