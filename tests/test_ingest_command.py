@@ -110,7 +110,7 @@ LOOKS = [
 
 def test_help_of_ingest_imports_neither_jax_nor_numpy() -> None:
     program = (
-        "import json, sys\nfrom tallbayes import cli\n"
+        "import json, sys\nfrom tallbayes.commands import cli\n"
         "try: cli.main(['ingest', '--help'])\n"
         "except SystemExit: pass\n"
         "print(json.dumps([name for name in ('jax', 'numpy', 'pyarrow') if name in sys.modules]))"
