@@ -19,7 +19,8 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.progress import shorten
 from tallbayes.results.coefficients import interval_ends
 from tallbayes.results.result import Mode, Result
-from tallbayes.views.document import component_names
+from tallbayes.views.numbers import UNKNOWN
+from tallbayes.views.tables import component_names, measured, met, places, spent
 from tallbayes.views.text import describe, mode_heading
 
 WIDTH = 100
@@ -50,7 +51,7 @@ def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
     """Another mode's answer under a sentence that says what it is."""
     heading = "\n".join(_wrap(mode_heading(result, mode), width))
     if mode.result is None:
-        near = [f"{at:.4g} (sd {sd:.2g})" for at, sd in zip(mode.flat_location[:6], mode.flat_sd, strict=False)]
+        near = [f"{at} (sd {sd})" for at, sd in zip(*places(mode, 6).columns.values(), strict=True)]
         more = ", ..." if len(mode.flat_location) > 6 else ""
         return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
     return [heading, *_tables(mode.result, width, most)]
@@ -76,13 +77,14 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
     shown = int(min(most, len(names)))
     columns: list[list[str]] = []
     for estimate in estimates:
-        errors = estimate.flat_error[:shown]
-        values = [rounded(value, error) for value, error in zip(estimate.flat_value, errors, strict=False)]
+        values, errors = zip(*(cell.texts for cell in measured(estimate, shown)), strict=True) if shown else ((), ())
         head = estimate.name if len(estimates) > 1 else "value"
-        columns += [_aligned(head, values, 4), _aligned("error", [rounded_error(each) for each in errors], 2)]
-    unmet = np.any([each.flat_error[:shown] > each.flat_tolerance[:shown] for each in estimates], axis=0)
-    if np.any(unmet):
-        columns.append(["", *("  not met" if each else "" for each in unmet)])
+        columns += [_aligned(head, values, 4), _aligned("error", [each or UNKNOWN for each in errors], 2)]
+    # For the ends of intervals nothing was asked.
+    asked = [each for each in estimates if np.any(np.isfinite(each.flat_tolerance))]
+    accurate = met(*asked, most=shown) if asked else []
+    if not all(accurate):
+        columns.append(["", *("" if each else "  not met" for each in accurate)])
     room = width - sum(max(map(len, column)) for column in columns)
     room = max(12, min(LONGEST_NAME, room))
     labels = [shorten(name, room) for name in (kind, *names[:shown])]
@@ -92,24 +94,7 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
     return "\n".join([*lines, *([f"... and {hidden:,} more; --full and --json have all"] if hidden else [])])
 
 
-def rounded(value: float, error: float) -> str:
-    """To the second digit of its error; six digits where that is not known."""
-    if not np.isfinite(value):
-        return "unknown"
-    if not (np.isfinite(error) and error > 0):
-        return f"{value:.6g}"
-    size = max(abs(value), error)
-    decimals = 1 - int(np.floor(np.log10(error)))
-    if 1e-4 <= size < 1e9:
-        return f"{value:.{max(decimals, 0)}f}"
-    return f"{value:.{max(decimals + int(np.floor(np.log10(size))), 1)}e}"
-
-
-def rounded_error(error: float) -> str:
-    return f"{error:#.2g}".rstrip(".") if np.isfinite(error) else "unknown"
-
-
-def _aligned(head: str, texts: list[str], gap: int) -> list[str]:
+def _aligned(head: str, texts: Sequence[str], gap: int) -> list[str]:
     """A column of one width after a gap, points below points, and its head above the middle."""
     split = [text.partition(".") for text in texts]
     left = max((len(before) for before, _, _ in split), default=0)
@@ -128,10 +113,7 @@ def _facts(result: Result, width: int) -> str:
         ("status", str(result.status)),
         ("accuracy", _accuracy(result.settings)),
         *([] if ends is None else [("ends", ends.note)]),
-        (
-            "cost",
-            f"{cost.seconds:.1f} s: {cost.passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients",
-        ),
+        ("cost", spent(cost)),
         *(_fact(note) for note in result.notes),
     ]
     return _listed(facts, width)

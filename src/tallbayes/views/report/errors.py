@@ -15,24 +15,26 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
+from tallbayes.results.coefficients import NORMAL_END
 from tallbayes.results.result import Result
-from tallbayes.views.document import component_names
-from tallbayes.views.report.charts import Interval, Panel, intervals
-from tallbayes.views.report.effects import NORMAL_END, Effect, Effects, readable
+from tallbayes.views.report.charts import ForestRow, Panel, intervals
+from tallbayes.views.report.effects import Effect, Effects, readable
 from tallbayes.views.report.levels import BETA, levels
 from tallbayes.views.report.markup import (
-    Column,
     Markup,
+    PageColumn,
     column,
     counted,
     element,
     figures,
+    fixed,
     join,
     measured,
     plain,
     share,
     table,
 )
+from tallbayes.views.tables import component_names
 
 MOST_MOVED = 12
 FINER = 0.01
@@ -61,12 +63,14 @@ def _budget(result: Result, effects: Effects) -> Markup:
     shown = {each.term.name: each.term.full for each in effects.all}
     components = [shown.get(name, name) for name in (component_names(each)[place] for each, place in worst)]
     columns = [
-        Column("worst component", ["" if a == b else a for a, b in zip(components, names, strict=True)], numeric=False),
+        PageColumn(
+            "worst component", ["" if a == b else a for a, b in zip(components, names, strict=True)], numeric=False
+        ),
         column("standard error", [plain(each.flat_standard_error[place]) for each, place in worst]),
         column("bias bound", [plain(each.flat_bias_bound[place]) for each, place in worst]),
         column("asked for", [plain(each.flat_tolerance[place]) for each, place in worst]),
         column("error / asked", [share(each) for each in shares]),
-        Column("accuracy", ["met" if each.met else "not met" for each in estimates], numeric=False),
+        PageColumn("accuracy", ["met" if each.met else "not met" for each in estimates], numeric=False),
     ]
     words = (
         "Two errors are left in every number: the statistical one of finitely many paths (standard error), and what "
@@ -124,7 +128,7 @@ def _about_ends(result: Result, effects: Effects) -> list[str]:
     if isinstance(asked, int | float):
         sentences.append(f"Asked for was {share(asked)}, which is {'met' if largest <= asked else 'not met'}.")
     if isfinite(ends[0].beta):
-        rate = f"{ends[0].beta:.2f}".replace("-", "−")
+        rate = fixed(ends[0].beta, 2)
         sentences.append(f"The variance of their levels falls with {BETA} = {rate} (2 if smooth, 1/2 at a jump).")
     return [*sentences, _price(result, ends, unit)]
 
@@ -215,8 +219,8 @@ def _ratio(each: Effect) -> tuple[float, float]:
     return found.sd.value / found.laplace_sd, found.sd.error / found.laplace_sd
 
 
-def _moved(each: Effect, allowed: float) -> Interval:
+def _moved(each: Effect, allowed: float) -> ForestRow:
     shift, error = _shift(each)
     text = " ± ".join(figures(shift, error))
     reach = 2 * error if isfinite(error) else 0.0
-    return Interval(each.term.full, shift, shift - reach, shift + reach, ("", text), abs(shift) > allowed)
+    return ForestRow(each.term.full, shift, shift - reach, shift + reach, ("", text), abs(shift) > allowed)
