@@ -254,7 +254,7 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if "locked" in str(error):
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             hint = "wait until the other run has ended, or another ledger"
             raise LedgerError(explain(f"a ledger at {str(path)!r} that is free", "one in use", hint)) from error
         hint = "a folder that exists, can be written and has space left"

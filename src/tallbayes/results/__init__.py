@@ -1,1 +1,12 @@
-"""Results and what people ask of them."""
+"""Results: what a run hands over, and what people ask of it.
+
+result         `Result` and its parts: levels, rates, cost, regression, other modes
+coefficients   mean, sd and interval of every parameter, each number with its error
+comparisons    ratios, and one thing against another
+predictions    new rows in the terms of the fit, in memory or from file to file
+export         data frames, and the labelled arrays that ArviZ reads
+result_file    one file, exact to the bit
+run_folder     the folder of a run of the command line: question, answer, ledger
+
+All of them may be used from outside. A `Result` imports what it answers with only when it is asked.
+"""

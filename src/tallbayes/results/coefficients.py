@@ -27,6 +27,10 @@ class Number(NamedTuple):
     value: float
     error: float
 
+    @classmethod
+    def of(cls, estimate: Estimate, place: int) -> Number:
+        return cls(float(estimate.flat_value[place]), float(estimate.flat_error[place]))
+
     def through(self, function: Callable[[float], float], slope: Callable[[float], float]) -> Number:
         """A function of it, its error by the slope there."""
         return Number(float(function(self.value)), float(abs(slope(self.value)) * self.error))
@@ -141,8 +145,7 @@ def is_ratio(name: str, result: Result) -> bool:
 def _numbers(estimate: Estimate | None, count: int) -> list[Number]:
     if estimate is None or len(estimate.flat_value) != count:
         return [UNKNOWN] * count
-    pairs = zip(estimate.flat_value, estimate.flat_error, strict=True)
-    return [Number(float(value), float(error)) for value, error in pairs]
+    return [Number.of(estimate, place) for place in range(count)]
 
 
 def _quantiles(result: Result, probability: float, count: int) -> list[list[Number]]:

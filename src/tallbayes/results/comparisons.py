@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.results.coefficients import Number, coefficients, is_ratio, ratio_name
@@ -94,13 +93,9 @@ def compare(result: Result, *things: Any, probability: float = 0.95) -> Comparis
     tail = (1 - probability) / 2
     mean, square = posterior.line_moments(line)
     ends = posterior.line_quantiles(line, np.array([tail, 0.5, 1 - tail]))
-    lower, median, upper = (_number(ends, place) for place in range(3))
-    chance = _number(posterior.line_probability(line, above=0.0), 0)
-    return Comparison(a, b, _number(mean, 0), _number(square, 0), median, lower, upper, chance, kind)
-
-
-def _number(estimate: Estimate, place: int) -> Number:
-    return Number(float(estimate.flat_value[place]), float(estimate.flat_error[place]))
+    lower, median, upper = (Number.of(ends, place) for place in range(3))
+    chance = Number.of(posterior.line_probability(line, above=0.0), 0)
+    return Comparison(a, b, Number.of(mean, 0), Number.of(square, 0), median, lower, upper, chance, kind)
 
 
 def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, ReportedLine, str | None]:

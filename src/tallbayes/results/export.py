@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
 from tallbayes.results.result import Result
+from tallbayes.rows.columns import require
 from tallbayes.structure import Structure
 
 NUMBERS = ("mean", "sd", "median", "lower", "upper")
@@ -79,16 +79,6 @@ def to_inferencedata(result: Result, draws: int = 1000) -> Any:
         hint = "result.to_datatree(), which ArviZ 1 reads, or pip install 'arviz<1'"
         raise InputError(explain("ArviZ before 1.0, for an InferenceData", f"ArviZ {arviz.__version__}", hint))
     return arviz.InferenceData(attrs=attributes(result), **_groups(_xarray(), result, draws))
-
-
-def require(package: str, purpose: str, install: str) -> Any:
-    """Import a package that is needed for one purpose only."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        name = package.split(".")[0]
-        got = f"{name} not installed" if isinstance(error, ModuleNotFoundError) else str(error)
-        raise InputError(explain(f"{name}, for {purpose}", got, f"pip install {install}")) from error
 
 
 def readable(result: Result) -> Result:

@@ -99,28 +99,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return fields | ({"modes": value.modes} if value.modes else {})
 
 
-_CODEC = Codec(
-    (
-        Anchor,
-        Contraction,
-        Cost,
-        Decision,
-        Entries,
-        Estimate,
-        Ladder,
-        Level,
-        Mode,
-        Part,
-        Posterior,
-        Probe,
-        Rates,
-        Reading,
-        Regression,
-        Result,
-        Rungs,
-        Structure,
-        Trial,
-        Tuning,
-    ),
-    _fields,
-)
+_ANSWERS = Contraction, Cost, Estimate, Level, Mode, Rates, Regression, Result
+_CHOICES = Anchor, Decision, Ladder, Structure, Trial, Tuning
+_ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs
+_CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE), _fields)

@@ -16,14 +16,14 @@ from tallbayes.errors import DataError, InputError, explain
 BATCH_ROWS = 2**17
 
 
-def require(package: str) -> Any:
-    """Import a package that only formulas and tables need."""
+def require(package: str, purpose: str = "formulas and tables", install: str = "'tallbayes[data]'") -> Any:
+    """Import a package that is needed for one purpose only."""
     try:
         return import_module(package)
     except ImportError as error:
         name = package.split(".")[0]
         got = f"{name} not installed" if isinstance(error, ModuleNotFoundError) else str(error)
-        raise InputError(explain(f"{name}, for formulas and tables", got, "pip install 'tallbayes[data]'")) from error
+        raise InputError(explain(f"{name}, for {purpose}", got, f"pip install {install}")) from error
 
 
 def one_line(error: Exception) -> str:

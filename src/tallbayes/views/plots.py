@@ -14,8 +14,9 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.progress import shorten
 from tallbayes.results.coefficients import NORMAL_END, Coefficient, Number, coefficients, is_slope, ratio_name
-from tallbayes.results.export import readable, require
+from tallbayes.results.export import readable
 from tallbayes.results.result import Result
+from tallbayes.rows.columns import require
 from tallbayes.views.numbers import neat
 
 # Colours that stand out on white and on black alike; all others are those of the figure's own style.
