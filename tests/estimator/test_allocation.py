@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallbayes.estimator.allocation import bias_terms, degrees_of_freedom, floored_variance, optimal_samples
+from tallbayes.estimator.allocation import bias_terms, degrees_of_freedom, floored_variance, optimal_samples, sum_errors
 
 
 def column(*values):
@@ -52,6 +52,15 @@ def test_bias_is_a_geometric_tail():
     size = column(*(2.0**-level for level in range(6)))
     np.testing.assert_allclose(bias_terms(size, 0.5), np.full((3, 1), 2.0**-5))
     assert np.all(bias_terms(size, 1.0) == np.inf)
+
+
+def test_errors_of_a_sum_of_levels():
+    """V / N = (4, 1, 1/4) / 4 and a base of variance 15/16: se^2 = 9/4. Sizes (., 2, 3/2), rho = 1/2: bias 3/2."""
+    mean, variance, samples = column(5.0, -1.0, 1.0), column(4.0, 1.0, 0.25), np.full(3, 4.0)
+    found = sum_errors(mean, variance, samples, 0.5, base_variance=15 / 16)
+    np.testing.assert_allclose(found.standard_error, [1.5])
+    np.testing.assert_allclose(found.bias_bound, [1.5])
+    assert sum_errors(mean[:2], variance[:2], samples[:2], 0.5).bias_bound == [np.inf]
 
 
 def test_level_zero_never_speaks_for_the_bias():

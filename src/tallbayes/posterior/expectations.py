@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.gaussian_level import Laplace, laplace_level
+from tallbayes.estimator.levels import Stream
 from tallbayes.model.observables import Observables
 from tallbayes.model.space import shaped
 from tallbayes.moments import Floats
@@ -86,7 +87,7 @@ def level_samples(integrand: Integrand, ensemble: Posterior) -> list[Floats]:
 def level_values(integrand: Integrand, ensemble: Posterior, level: int) -> Iterator[Floats]:
     """The function at the stops, (paths, stops and draws of the noise, 1 + coarse paths, components), part by part."""
     points = ensemble.points[level]
-    generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 7, level]))
+    generator = ensemble.generator(Stream.EXPECTATION, level)
     count, stops, sides, d = points.shape
     size = max(1, CHUNK_NUMBERS // (2 * PAIRS * stops * sides * d))
     for start in range(0, count, size):
@@ -98,7 +99,7 @@ def level_values(integrand: Integrand, ensemble: Posterior, level: int) -> Itera
 def probe_values(integrand: Integrand, ensemble: Posterior) -> tuple[Floats, Floats]:
     """The function at a probe's quiet ends with noise, (points, draws, components): posterior and Gaussian."""
     assert ensemble.probed is not None
-    generator = np.random.default_rng(np.random.SeedSequence([ensemble.seed, 10]))
+    generator = ensemble.generator(Stream.GAUSSIAN_DRAWS)
     quiet = np.stack(ensemble.probed.points, axis=1)
     values = integrand.values(ensemble.anchor.mode, quiet, _pairs(ensemble, 0, len(quiet), generator))
     return values[:, :, 0], values[:, :, 1]

@@ -22,6 +22,7 @@ from tallbayes.anchor.probe import Probe, Probed, quiet_ends
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimates import Estimate, side_by_side
+from tallbayes.estimator.levels import Stream
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Reading, ReportedLine
 from tallbayes.posterior.parameters import Parameters, What, between, component_of, together
@@ -200,10 +201,14 @@ class Posterior:
         for level in reversed(range(len(self.points))):
             left = count - sum(len(each) for each in ends)
             quiet = self.points[level][:, :, 0].reshape(-1, len(self.anchor.mode)).astype(np.float64)[:left]
-            generator = np.random.default_rng(np.random.SeedSequence([self.seed, 8, level]))
-            ends.append(quiet + self.noise(level, generator.standard_normal(quiet.shape)))
+            normals = self.generator(Stream.SIGNED_DRAWS, level).standard_normal(quiet.shape)
+            ends.append(quiet + self.noise(level, normals))
             levels.append(np.full(len(quiet), level))
         return self._reported(np.concatenate(ends)), np.concatenate(levels)
+
+    def generator(self, stream: Stream, *place: int) -> np.random.Generator:
+        """Random numbers for one purpose, at one place."""
+        return np.random.default_rng(np.random.SeedSequence([self.seed, int(stream), *place]))
 
     def noise(self, level: int, normals: Floats) -> Floats:
         """The last noise of a level's paths, as a displacement."""

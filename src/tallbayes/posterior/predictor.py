@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallbayes.estimator.levels import Stream
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted, unseen_classes
 from tallbayes.model.quadrature import normal_rule, shifted
@@ -257,8 +258,8 @@ def _ends(posterior: Posterior, level: int, dtype: Any) -> Floats:
     if level == 0:
         # What is taken off there is one path, u, in as many places as other levels have coarse paths.
         quiet = quiet[:, :, :2]
-    generator = np.random.default_rng(np.random.SeedSequence([posterior.seed, 9, level]))
-    noise = posterior.noise(level, generator.standard_normal((*quiet.shape[:2], 1, quiet.shape[3])))
+    normals = posterior.generator(Stream.PREDICTION, level).standard_normal((*quiet.shape[:2], 1, quiet.shape[3]))
+    noise = posterior.noise(level, normals)
     return np.ascontiguousarray((quiet + noise).transpose(2, 0, 1, 3), dtype)
 
 
