@@ -252,7 +252,7 @@ def test_what_is_not_known_is_said_so(fitted: Fitted) -> None:
     assert [row.split() for row in rows] == [[f"[{i}]", "unknown", "unknown", "not", "met"] for i in (0, 1)]
 
 
-SIZES = {1e-7: "1.00000e-07", 0.5: "0.50000", 12_345_678.0: "12345678", 1e12: "1.00000e+12"}
+SIZES = {1e-7: "1.00000e-7", 0.5: "0.50000", 12_345_678.0: "12345678", 1e12: "1.00000e12"}
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -205,7 +205,7 @@ def test_numbers_are_given_to_the_second_digit_of_their_error() -> None:
     assert figures(0.5, 0.0996) == ("0.50", "0.10")
     assert figures(-0.00001, 0.01) == ("0.000", "0.010")
     assert figures(1.0, 1e-14) == ("1.000000000000", "1.0e−14")
-    assert figures(3e-9, 1.2e-10) == ("3.00e−9", "0.12e−9")
+    assert figures(3e-9, 1.2e-10) == ("3.00e−9", "1.2e−10")
     assert figures(NAN, 1.0) == ("unknown", "")
     assert plain(INF) == "unknown"
 

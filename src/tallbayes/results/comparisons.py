@@ -54,18 +54,18 @@ class Comparison:
         return Ratio(f"{self.a} : {self.b}", self.median.exponential, self.lower.exponential, self.upper.exponential)
 
     def __str__(self) -> str:
-        from tallbayes.views.text import number
+        from tallbayes.views.numbers import with_error
 
         lines = [
-            f"{self.a} - {self.b}: {number(self.mean)}, sd {number(self.sd)}, "
-            f"interval {number(self.lower)} to {number(self.upper)}"
+            f"{self.a} - {self.b}: {with_error(*self.mean)}, sd {with_error(*self.sd)}, "
+            f"interval {with_error(*self.lower)} to {with_error(*self.upper)}"
         ]
         if self.ratio is not None:
             lines.append(
-                f"{self.kind} {number(self.ratio.median)}, "
-                f"interval {number(self.ratio.lower)} to {number(self.ratio.upper)}"
+                f"{self.kind} {with_error(*self.ratio.median)}, "
+                f"interval {with_error(*self.ratio.lower)} to {with_error(*self.ratio.upper)}"
             )
-        lines.append(f"P({self.a} > {self.b}) = {number(self.probability)}")
+        lines.append(f"P({self.a} > {self.b}) = {with_error(*self.probability)}")
         return "\n".join(lines)
 
 

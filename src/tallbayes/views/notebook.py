@@ -20,7 +20,9 @@ from tallbayes.results.comparisons import Comparison
 from tallbayes.results.export import formula_of, readable
 from tallbayes.results.result import Result
 from tallbayes.views.document import component_names
-from tallbayes.views.summary import ABOUT_ERRORS, rounded, rounded_error
+from tallbayes.views.numbers import figures, rounded, spread
+from tallbayes.views.summary import ABOUT_ERRORS
+from tallbayes.views.text import spent
 
 if TYPE_CHECKING:
     from tallbayes.posterior.prediction import Prediction
@@ -63,8 +65,8 @@ def estimate_html(estimate: Estimate) -> str:
         (
             escape(name),
             _value(value, error),
-            rounded_error(se),
-            rounded_error(bias),
+            spread(se),
+            spread(bias),
             f"{rounded(low, error)} to {rounded(up, error)}",
         )
         for name, (value, error, se, bias, low, up) in _first(zip(component_names(estimate), fields, strict=True))
@@ -154,12 +156,10 @@ def _quantities(estimates: Sequence[Estimate]) -> str:
 
 def _facts(result: Result) -> str:
     """Status, cost, what errors are, and the notes for who unfolds them."""
-    cost = result.cost
     status = escape(str(result.status))
-    passes = cost.passes
     lines = [
         status if result.converged else f"<b>{status}</b>",
-        f"{cost.seconds:.1f} s: {passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients",
+        spent(result.cost),
         f"<span{FAINT}>± error {escape(ABOUT_ERRORS[1])}</span>",
     ]
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
@@ -169,7 +169,8 @@ def _facts(result: Result) -> str:
 
 def _value(value: float, error: float) -> str:
     """A number to the second digit of its error, and that error."""
-    return f"{rounded(value, error)}&nbsp;<span{FAINT}>± {rounded_error(error)}</span>"
+    shown, beside = figures(value, error)
+    return f"{shown}&nbsp;<span{FAINT}>± {beside}</span>" if beside else shown
 
 
 def _first(items: Iterable[Any]) -> list[Any]:

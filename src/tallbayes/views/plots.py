@@ -16,6 +16,7 @@ from tallbayes.progress import shorten
 from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_slope, ratio_name
 from tallbayes.results.export import readable, require
 from tallbayes.results.result import Result
+from tallbayes.views.numbers import neat
 
 # Colours that stand out on white and on black alike; all others are those of the figure's own style.
 INTERVAL = "#2f8fd3"
@@ -130,5 +131,5 @@ def _set_plain_ticks(axis: Any, low: float, high: float) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]) if high < 10 * low else LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: neat(value, 6)))
     axis.set_minor_locator(NullLocator())

@@ -20,7 +20,8 @@ from tallbayes.progress import shorten
 from tallbayes.results.coefficients import interval_ends
 from tallbayes.results.result import Mode, Result
 from tallbayes.views.document import component_names
-from tallbayes.views.text import describe, mode_heading
+from tallbayes.views.numbers import rounded, spread
+from tallbayes.views.text import describe, mode_heading, spent
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -50,7 +51,9 @@ def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
     """Another mode's answer under a sentence that says what it is."""
     heading = "\n".join(_wrap(mode_heading(result, mode), width))
     if mode.result is None:
-        near = [f"{at:.4g} (sd {sd:.2g})" for at, sd in zip(mode.flat_location[:6], mode.flat_sd, strict=False)]
+        near = [
+            f"{rounded(at, sd)} (sd {spread(sd)})" for at, sd in zip(mode.flat_location[:6], mode.flat_sd, strict=False)
+        ]
         more = ", ..." if len(mode.flat_location) > 6 else ""
         return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
     return [heading, *_tables(mode.result, width, most)]
@@ -79,7 +82,7 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
         errors = estimate.flat_error[:shown]
         values = [rounded(value, error) for value, error in zip(estimate.flat_value, errors, strict=False)]
         head = estimate.name if len(estimates) > 1 else "value"
-        columns += [_aligned(head, values, 4), _aligned("error", [rounded_error(each) for each in errors], 2)]
+        columns += [_aligned(head, values, 4), _aligned("error", [spread(each) for each in errors], 2)]
     unmet = np.any([each.flat_error[:shown] > each.flat_tolerance[:shown] for each in estimates], axis=0)
     if np.any(unmet):
         columns.append(["", *("  not met" if each else "" for each in unmet)])
@@ -90,23 +93,6 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
     lines = ["".join(row).rstrip() for row in zip([each.ljust(longest) for each in labels], *columns, strict=True)]
     hidden = len(names) - shown
     return "\n".join([*lines, *([f"... and {hidden:,} more; --full and --json have all"] if hidden else [])])
-
-
-def rounded(value: float, error: float) -> str:
-    """To the second digit of its error; six digits where that is not known."""
-    if not np.isfinite(value):
-        return "unknown"
-    if not (np.isfinite(error) and error > 0):
-        return f"{value:.6g}"
-    size = max(abs(value), error)
-    decimals = 1 - int(np.floor(np.log10(error)))
-    if 1e-4 <= size < 1e9:
-        return f"{value:.{max(decimals, 0)}f}"
-    return f"{value:.{max(decimals + int(np.floor(np.log10(size))), 1)}e}"
-
-
-def rounded_error(error: float) -> str:
-    return f"{error:#.2g}".rstrip(".") if np.isfinite(error) else "unknown"
 
 
 def _aligned(head: str, texts: list[str], gap: int) -> list[str]:
@@ -128,10 +114,7 @@ def _facts(result: Result, width: int) -> str:
         ("status", str(result.status)),
         ("accuracy", _accuracy(result.settings)),
         *([] if ends is None else [("ends", ends.note)]),
-        (
-            "cost",
-            f"{cost.seconds:.1f} s: {cost.passes:.3g} passes over the rows, then {cost.evaluations:,} row gradients",
-        ),
+        ("cost", spent(cost)),
         *(_fact(note) for note in result.notes),
     ]
     return _listed(facts, width)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import interval_ends, parameter_names
-from tallbayes.results.result import Mode, Result
+from tallbayes.results.result import Cost, Mode, Result
+from tallbayes.views.numbers import UNKNOWN, figures, fixed, neat, plain, rounded, share, spread
 
 MAX_ROWS = 24
 
@@ -33,8 +33,8 @@ def mode_heading(result: Result, mode: Mode) -> str:
     """What the numbers of another mode are, in a sentence."""
     own = 1 - sum(each.share for each in result.modes)
     sentence = (
-        f"another mode, with {mode.share:.2g} of the posterior's mass by Laplace's estimate; the numbers above are "
-        f"of the heaviest, with {own:.2g}"
+        f"another mode, with {neat(mode.share, 2)} of the posterior's mass by Laplace's estimate; the numbers above "
+        f"are of the heaviest, with {neat(own, 2)}"
     )
     return (
         sentence
@@ -51,7 +51,7 @@ def _modes(result: Result) -> list[str]:
         else:
             labels = list(mode.structure.labels("parameter"))[:MAX_ROWS]
             rows = zip(labels, mode.flat_location, mode.flat_sd, strict=False)
-            body = table(("", "mode", "sd"), [(name, f"{at:.4g}", f"{sd:.2g}") for name, at, sd in rows])
+            body = table(("", "mode", "sd"), [(name, rounded(at, sd), spread(sd)) for name, at, sd in rows])
         parts.append(f"{mode_heading(result, mode)}\n{body}")
     return parts
 
@@ -78,37 +78,16 @@ def _quantities(result: Result) -> str:
 
 
 def _row(estimate: Estimate, i: int, label: str) -> list[str]:
-    value, half = estimate.flat_value[i], estimate.half_width()[i]
-    error, bias = estimate.flat_standard_error[i], estimate.flat_bias_bound[i]
-    lower, upper = (end[i] for end in estimate.flat_interval)
-    digits = _digits(value, half)
-    met = estimate.flat_error[i] <= estimate.flat_tolerance[i]
+    error, ends = estimate.flat_error[i], [end[i] for end in estimate.flat_interval]
     return [
         label,
-        f"{value:.{digits}g}",
-        f"{error:.2g}",
-        f"{bias:.2g}",
-        f"[{lower:.{digits}g}, {upper:.{digits}g}]",
-        f"{estimate.flat_tolerance[i]:.2g}",
-        "yes" if met else "no",
+        rounded(estimate.flat_value[i], error),
+        spread(estimate.flat_standard_error[i]),
+        spread(estimate.flat_bias_bound[i]),
+        f"[{', '.join(rounded(end, error) for end in ends)}]" if np.all(np.isfinite(ends)) else UNKNOWN,
+        spread(estimate.flat_tolerance[i]),
+        "yes" if error <= estimate.flat_tolerance[i] else "no",
     ]
-
-
-def number(estimated: Any) -> str:
-    """A value with its Monte Carlo error, to the error's second digit.
-
-    >>> number((0.123456, 0.0012))
-    '0.1235 ± 0.0012'
-    """
-    value, error = estimated
-    return f"{value:.{_digits(value, error)}g} ± {error:.2g}"
-
-
-def _digits(value: float, half: float) -> int:
-    """Significant digits that show the error in its second digit."""
-    if not (np.isfinite(value) and np.isfinite(half)) or value == 0 or half == 0:
-        return 6
-    return int(np.clip(2 + np.floor(np.log10(abs(value))) - np.floor(np.log10(half)), 3, 12))
 
 
 def _ends(result: Result) -> list[str]:
@@ -120,13 +99,9 @@ def _ends(result: Result) -> list[str]:
     rows = []
     for i, name in enumerate(names):
         cells = [(each.flat_value[i], each.flat_error[i]) for each in (ends.lower, ends.upper)]
-        rows.append([name, *(text for value, error in cells for text in (_value(value, error), f"{error:.2g}"))])
+        rows.append([name, *(text for cell in cells for text in figures(*cell))])
     header = ("interval", ends.lower.name, "error", ends.upper.name, "error")
     return [f"{table(header, rows)}\n({ends.note})"]
-
-
-def _value(value: float, error: float) -> str:
-    return f"{value:.{_digits(value, error)}g}"
 
 
 def _levels(result: Result) -> str:
@@ -146,14 +121,14 @@ def _levels(result: Result) -> str:
         rows.append(
             [
                 f"{number}+" if unbounded and number == len(result.levels) - 1 else str(number),
-                f"{level.step:.3g}",
-                f"{level.time:.3g}",
+                neat(level.step),
+                neat(level.time),
                 f"{level.samples:,}",
                 f"{level.evaluations:,}",
-                _largest(level.mean, "{:.2g}"),
-                _largest(level.variance, "{:.2g}"),
-                _largest(level.kurtosis, "{:.3g}"),
-                _largest(level.consistency, "{:.1f}") if number and np.isfinite(_first(level.consistency)) else "",
+                plain(_largest(level.mean)),
+                plain(_largest(level.variance)),
+                plain(_largest(level.kurtosis)),
+                plain(_largest(level.consistency)) if number and np.isfinite(_first(level.consistency)) else "",
             ]
         )
     return table(header, rows) + "\n(largest component of any quantity; consistency in standard errors)"
@@ -163,32 +138,38 @@ def _first(by_quantity: dict[str, np.ndarray]) -> float:
     return float(next(iter(by_quantity.values()))[0])
 
 
-def _largest(by_quantity: dict[str, np.ndarray], form: str) -> str:
-    return form.format(max(float(np.max(np.abs(part))) for part in by_quantity.values()))
+def _largest(by_quantity: dict[str, np.ndarray]) -> float:
+    return max(float(np.max(np.abs(part))) for part in by_quantity.values())
 
 
 def _rates(result: Result) -> str:
     rates = result.rates
     rows = [
-        [name, *(f"{exponent[name]:.2f}" for exponent in (rates.alpha, rates.beta, rates.gamma))] for name in result
+        [name, *(fixed(exponent[name], 2) for exponent in (rates.alpha, rates.beta, rates.gamma))] for name in result
     ]
     contraction = result.contraction
     rates_table = table(("rates", "alpha", "beta", "gamma"), rows)
     if contraction is None:
         return rates_table
     return (
-        f"{rates_table}\ncontraction: paths come closer by a factor {contraction.factor:.3g} a level"
-        f" (at most {contraction.upper:.3g}), rate {contraction.rate:.3g}"
+        f"{rates_table}\ncontraction: paths come closer by a factor {neat(contraction.factor)} a level"
+        f" (at most {neat(contraction.upper)}), rate {neat(contraction.rate)}"
     )
 
 
 def _cost(result: Result) -> str:
     cost = result.cost
     return (
-        f"cost: {cost.evaluations:,} row gradients ({cost.epochs:.3g} epochs of {cost.num_data:,} rows)"
+        f"cost: {cost.evaluations:,} row gradients ({neat(cost.epochs)} epochs of {cost.num_data:,} rows)"
         f" and {cost.setup_evaluations:,} in set-up ({_passes(cost.passes)});"
-        f" {cost.seconds:.2f} s\nmethod: {result.method}"
+        f" {neat(cost.seconds)} s\nmethod: {result.method}"
     )
+
+
+def spent(cost: Cost) -> str:
+    """Seconds, set-up and paths, in a few words."""
+    seconds, passes = neat(cost.seconds), neat(cost.passes)
+    return f"{seconds} s: {passes} passes over the rows, then {cost.evaluations:,} row gradients"
 
 
 def _tuning(result: Result) -> list[str]:
@@ -200,20 +181,20 @@ def _tuning(result: Result) -> list[str]:
     rows = [
         [
             "chosen" if trial == tuning.chosen else "",
-            f"{trial.first_step:.3g}",
+            neat(trial.first_step),
             f"{trial.batch_size:,}",
-            f"{trial.window * tuning.time:.3g}" if trial.window else "",
-            f"{trial.price:.2g}",
-            f"{trial.strained:.1%}",
+            neat(trial.window * tuning.time) if trial.window else "",
+            plain(trial.price),
+            share(trial.strained),
             f"{trial.evaluations:,}",
         ]
         for trial in tuning.trials
     ]
-    why = f"{tuning.reason}; paths of time {tuning.time:.3g} + {tuning.time:.3g} a level"
+    why = f"{tuning.reason}; paths of time {neat(tuning.time)} + {neat(tuning.time)} a level"
     if tuning.chosen.window:
-        why += f" + {tuning.chosen.window * tuning.time:.3g} over which they are averaged"
+        why += f" + {neat(tuning.chosen.window * tuning.time)} over which they are averaged"
     return [f"{table(header, rows)}\n({why}; {tuning.evaluations:,} row gradients in all)"]
 
 
 def _passes(number: float) -> str:
-    return f"{number:.3g} pass" + ("" if number == 1 else "es")
+    return f"{neat(number)} pass" + ("" if number == 1 else "es")

@@ -19,6 +19,7 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Number
 from tallbayes.results.result import Result, family_of
 from tallbayes.views.document import component_names
+from tallbayes.views.numbers import decimals_of
 from tallbayes.views.report.charts import Interval, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, most_notable
 from tallbayes.views.report.markup import (
@@ -26,7 +27,6 @@ from tallbayes.views.report.markup import (
     Markup,
     column,
     counted,
-    decimals_of,
     element,
     fixed,
     join,

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import isfinite, log, log2
 from unicodedata import east_asian_width
 
-from tallbayes.views.report.markup import Markup, element, join
+from tallbayes.views.report.markup import Markup, element, fixed, join
 from tallbayes.views.report.scales import Scale, log_ticks, scale_of
 
 SIZE = 13
@@ -256,7 +256,7 @@ def _plot(plot: Plot, levels: Sequence[str], left: float, width: float, top: flo
     key = [_text(plot.title, left, top + 14, "title")]
     for number, series in enumerate(plot.series):
         y = top + 34 + 18 * number
-        rate = f", {plot.letter} = {series.rate:.2f}".replace("-", "\N{MINUS SIGN}") if isfinite(series.rate) else ""
+        rate = f", {plot.letter} = {fixed(series.rate, 2)}" if isfinite(series.rate) else ""
         key.append(_symbol(number, left + 6, y - 4.5))
         key.append(_text(_fit(series.name, width - 140) + rate, left + 18, y, "label"))
     begin = top + 44 + 18 * len(plot.series)

@@ -27,6 +27,7 @@ from tallbayes.views.report.markup import (
     counted,
     element,
     figures,
+    fixed,
     join,
     measured,
     plain,
@@ -124,7 +125,7 @@ def _about_ends(result: Result, effects: Effects) -> list[str]:
     if isinstance(asked, int | float):
         sentences.append(f"Asked for was {share(asked)}, which is {'met' if largest <= asked else 'not met'}.")
     if isfinite(ends[0].beta):
-        rate = f"{ends[0].beta:.2f}".replace("-", "−")
+        rate = fixed(ends[0].beta, 2)
         sentences.append(f"The variance of their levels falls with {BETA} = {rate} (2 if smooth, 1/2 at a jump).")
     return [*sentences, _price(result, ends, unit)]
 

@@ -15,13 +15,14 @@ import numpy as np
 
 from tallbayes.moments import Floats
 from tallbayes.results.result import Level, Result
+from tallbayes.views.numbers import UNKNOWN
 from tallbayes.views.report.charts import Plot, Series, decay
 from tallbayes.views.report.markup import (
-    UNKNOWN,
     Markup,
     column,
     counted,
     element,
+    fixed,
     join,
     neat,
     noted,
@@ -120,8 +121,8 @@ def _about_rates(result: Result) -> str:
         if slowest > 1
         else "which is slow: finer levels cost as much as coarse ones, or more"
     )
-    factor = f"a factor {2**slowest:.1f} a level" if slowest > 0 else "nothing"
-    sentence = f"Rates: variances fall by {factor} (smallest {BETA} = {slowest:.2f}), {verdict}.".replace("-", "−")
+    factor = f"a factor {fixed(2**slowest, 1)} a level" if slowest > 0 else "nothing"
+    sentence = f"Rates: variances fall by {factor} (smallest {BETA} = {fixed(slowest, 2)}), {verdict}."
     pairs = [_mean_and_noise(result, name) for name in result]
     if not all(np.all(size[1:] < 2 * noise[1:]) for size, noise in pairs):
         return sentence
@@ -176,8 +177,8 @@ def _agreement(result: Result) -> str:
     verdict = "no more than chance shows" if largest < usual + UNUSUAL else "more than chance usually shows"
     return (
         "Consistency: coarse and fine paths of the same step size must agree. "
-        f"The largest of {counted(together.size, 'difference')} is {largest:.1f} standard errors, where {usual:.1f} is "
-        f"usual for so many: {verdict}."
+        f"The largest of {counted(together.size, 'difference')} is {fixed(largest, 1)} standard errors, where "
+        f"{fixed(usual, 1)} is usual for so many: {verdict}."
     )
 
 

@@ -2,8 +2,8 @@
 
     element("p", "a < b", class_="note")      <p class="note">a &lt; b</p>
 
-Text is escaped on its way into an element; only what `element` itself returned is not escaped again. A number is given
-to the second digit of its error, and in a column the points stand below one another.
+Text is escaped on its way into an element; only what `element` itself returned is not escaped again. Numbers are those
+of `numbers`, with a minus as wide as a digit; in a column the points stand below one another.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import floor, isfinite, log10
 from typing import Any
 
-UNKNOWN = "unknown"
-SMALL = 1e-5
-MOST_DECIMALS = 12
+from tallbayes.views import numbers
+
 VOID = ("meta", "link", "br", "hr", "col")
 MINUS = "\N{MINUS SIGN}"
 # Characters that no page may hold, whatever a column is called.
@@ -67,85 +65,35 @@ def _short(value: Any) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
+def in_page(text: str) -> str:
+    """A number with a minus as wide as a digit."""
+    return text.replace("-", MINUS)
+
+
 def figures(value: float, error: float) -> tuple[str, str]:
     """A value and its error as text, both to the second digit of the error.
 
-    >>> figures(0.123456, 0.00123), figures(-12345.6, 120.0), figures(1.5, float("inf"))
-    (('0.1235', '0.0012'), ('−12350', '120'), ('1.5000', 'unknown'))
+    >>> figures(-12345.6, 120.0)
+    ('−12350', '120')
     """
-    if not isfinite(value):
-        return UNKNOWN, ""
-    if not isfinite(error):
-        return plain(value, 5), UNKNOWN
-    if error <= 0:
-        return signed(f"{value:.6g}"), "0"
-    decimals = decimals_of(error)
-    size = max(abs(value), error)
-    if 1e-4 <= size < 1e9:
-        decimals = min(decimals, MOST_DECIMALS)
-        return fixed(value, decimals), fixed(error, decimals) if error >= SMALL else plain(error)
-    exponent = floor(log10(size))
-    places = max(decimals + exponent, 1)
-    return scientific(value, exponent, places), scientific(error, exponent, places)
-
-
-def decimals_of(error: float) -> int:
-    """Places after the point that show two digits of an error; below zero where they stand before it."""
-    return 1 - int(f"{error:.1e}".split("e")[1])
+    shown, beside = numbers.figures(value, error)
+    return in_page(shown), in_page(beside)
 
 
 def fixed(value: float, decimals: int) -> str:
-    """With so many places after the point."""
-    return signed(f"{round(value, decimals) if decimals < 0 else value:.{max(decimals, 0)}f}")
-
-
-def scientific(value: float, exponent: int, places: int) -> str:
-    """A multiple of a power of ten."""
-    return signed(f"{value / 10.0**exponent:.{places}f}") + f"e{signed(str(exponent))}"
-
-
-def signed(text: str) -> str:
-    """With a minus as wide as a digit, and none before zero."""
-    zero = text.startswith("-") and not re.search("[1-9]", text.split("e")[0])
-    return (text[1:] if zero else text).replace("-", MINUS)
+    return in_page(numbers.fixed(value, decimals))
 
 
 def plain(value: float, digits: int = 2) -> str:
-    """A number by itself, to so many digits.
-
-    >>> plain(0.01234), plain(1234567.0), plain(0.00000123), plain(float("nan"))
-    ('0.012', '1,200,000', '1.2e−6', 'unknown')
-    """
-    if not isfinite(value):
-        return UNKNOWN
-    if value == 0:
-        return "0"
-    exponent = int(f"{value:.{digits - 1}e}".split("e")[1])
-    if -4 <= exponent < 10:
-        decimals = digits - 1 - exponent
-        return signed(f"{round(value, decimals):,.{max(decimals, 0)}f}")
-    return scientific(value, exponent, digits - 1)
+    return in_page(numbers.plain(value, digits))
 
 
 def neat(value: float) -> str:
-    """A number that was set, not found: to three digits at most.
-
-    >>> neat(1.0), neat(0.0625), neat(-0.5)
-    ('1', '0.0625', '−0.5')
-    """
-    return signed(f"{value:.3g}") if isfinite(value) else UNKNOWN
+    return in_page(numbers.neat(value))
 
 
 def share(value: float) -> str:
-    """A fraction as a percentage, to two digits.
-
-    >>> share(0.123), share(0.0004), share(2.5)
-    ('12%', '0.04%', '250%')
-    """
-    text = plain(100 * value)
-    if "." in text and "e" not in text:
-        text = text.rstrip("0").rstrip(".")
-    return text if text == UNKNOWN else f"{text}%"
+    return in_page(numbers.share(value))
 
 
 def counted(number: int, noun: str, several: str | None = None) -> str:
@@ -204,7 +152,7 @@ def aligned(texts: Sequence[str]) -> list[Markup]:
     after = [len(text) - text.index(".") if "." in text else 0 for text in texts]
     widest = max(after, default=0)
     return [
-        text if text == UNKNOWN else join([text, _room(widest - places, places == 0)])
+        text if text == numbers.UNKNOWN else join([text, _room(widest - places, places == 0)])
         for text, places in zip(map(escape, texts), after, strict=True)
     ]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, exp, floor, isfinite, log, log10
 
-from tallbayes.views.report.markup import fixed, plain, signed
+from tallbayes.views.report.markup import fixed, in_page, plain
 
 STEPS = (1.0, 2.0, 5.0, 10.0)
 # Beyond it exp is not a number that can be written.
@@ -87,12 +87,12 @@ def _place(mantissa: float, decade: int) -> float:
 def _power(mantissa: float, decade: int) -> str:
     if -5 < decade < 5:
         return plain(mantissa * 10.0**decade, 1 if mantissa == int(mantissa) else 2)
-    return f"{mantissa:g}e{signed(str(decade))}"
+    return f"{mantissa:g}e{in_page(str(decade))}"
 
 
 def _in_powers(value: float) -> str:
     mantissa, exponent = f"{value:.1e}".split("e")
-    return signed(f"{float(mantissa):g}e{int(exponent)}") if value else "0"
+    return in_page(f"{float(mantissa):g}e{int(exponent)}") if value else "0"
 
 
 def _step(least: float) -> float:
