@@ -24,6 +24,7 @@ from tallbayes.results.comparisons import Comparison
 from tallbayes.results.result import Regression
 from tallbayes.structure import Structure
 from tallbayes.views import notebook, plots
+from tallbayes.views.report.effects import effects_of
 
 NUMBER = Structure.leaf(())
 REALS = (Part("real", (), (4,)),)
@@ -358,6 +359,17 @@ def test_a_plot_without_the_posterior_is_of_means_and_sds(fitted: tb.Result, pyp
     mean, sd = (fitted[name].flat_value[1] for name in ("mean", "sd"))
     np.testing.assert_allclose(segments[0][:, 0], [mean - 1.96 * sd, mean + 1.96 * sd], atol=1e-4 * sd)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mean ± 1.96 sd", "error of its ends"]
+
+
+def test_a_plot_and_a_report_state_the_same_error_of_an_end(fitted: tb.Result, pyplot: Any) -> None:
+    """Without the posterior: that of the mean and 1.96 times that of the sd, since both come of the same paths."""
+    bare = replace(fitted, posterior=None, encoding=None)
+    whiskers = plots.plot(bare, ratios=False).collections[1].get_segments()
+    effects = [each for each in effects_of(bare).all if not each.term.is_intercept]
+    stated = [(end.value - end.error, end.value + end.error) for each in effects for end in (each.lower, each.upper)]
+    np.testing.assert_allclose([segment[:, 0] for segment in whiskers], stated)
+    error = fitted["mean"].flat_error[1] + 1.959964 * fitted["sd"].flat_error[1]
+    assert effects[0].upper.error == pytest.approx(error, rel=1e-6)
 
 
 def test_a_plot_of_an_intercept_alone_shows_it(result: tb.Result, pyplot: Any) -> None:

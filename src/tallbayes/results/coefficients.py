@@ -17,6 +17,7 @@ from tallbayes.model.catalogue import EXTRAS
 from tallbayes.results.result import Result, family_of
 
 INTERVAL = (0.025, 0.975)
+NORMAL_END = 1.959964
 INTERCEPTS = ("intercept", "Intercept")
 
 
@@ -56,6 +57,17 @@ class Coefficient:
         """How far the posterior mean is from Laplace's, in posterior sds."""
         return (self.mean.value - self.laplace_mean) / self.sd.value
 
+    @property
+    def normal_ends(self) -> tuple[Number, Number]:
+        """mean -+ 1.96 sd, for a run that kept no quantiles.
+
+        Their error is that of the mean and 1.96 times that of the sd: both come of the same paths, and of two errors
+        that may go together rms(a + c b) <= rms(a) + c rms(b) is all that holds.
+        """
+        error = self.mean.error + NORMAL_END * self.sd.error
+        lower, upper = (Number(self.mean.value + sign * NORMAL_END * self.sd.value, error) for sign in (-1, 1))
+        return lower, upper
+
 
 def coefficients(result: Result, probability: float = 0.95) -> tuple[Coefficient, ...]:
     """Of all parameters, in their order."""
@@ -90,7 +102,7 @@ def interval_ends(result: Result, first: int | None = None) -> Ends | None:
 @np.errstate(divide="ignore", invalid="ignore")
 def _ends_note(result: Result, lower: Estimate, upper: Estimate) -> str:
     """How accurate the ends are, and what it would cost to have them as accurate as the means."""
-    sd = (upper.flat_value - lower.flat_value) / (2 * 1.959964)
+    sd = (upper.flat_value - lower.flat_value) / (2 * NORMAL_END)
     worst = float(np.max(np.fmax(lower.flat_error, upper.flat_error) / sd))
     text = f"2.5% and 97.5% of the posterior; errors at most {worst:.2g} sd"
     wanted = result.settings.get("tolerance")

@@ -13,7 +13,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.progress import shorten
-from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_slope, ratio_name
+from tallbayes.results.coefficients import NORMAL_END, Coefficient, Number, coefficients, is_slope, ratio_name
 from tallbayes.results.export import readable, require
 from tallbayes.results.result import Result
 from tallbayes.views.numbers import neat
@@ -21,7 +21,6 @@ from tallbayes.views.numbers import neat
 # Colours that stand out on white and on black alike; all others are those of the figure's own style.
 INTERVAL = "#2f8fd3"
 LAPLACE = "#8f969e"
-REACH = 1.959964
 LONGEST_NAME = 44
 
 
@@ -48,35 +47,33 @@ def plot(result: Result, ax: Any = None, ratios: bool | None = None, most: int =
     if ratios and kind is None:
         raise InputError(explain("a family whose coefficients are logs of ratios", "another", "ratios=False"))
     as_ratios = kind is not None if ratios is None else ratios
-    found = _bars(result, as_ratios)
+    kept = readable(result).posterior is not None
+    found = _bars(result, as_ratios, kept)
     bars = found[:most]
     ax = _new_axes(len(bars)) if ax is None else ax
     if as_ratios:
         ax.set_xscale("log")
-    _draw(ax, bars, np.exp if as_ratios else np.asarray, kept=readable(result).posterior is not None)
+    _draw(ax, bars, np.exp if as_ratios else np.asarray, kept)
     _label(ax, bars, len(found) - len(bars), _quantity(result, kind if as_ratios else None))
     return ax
 
 
-def _bars(result: Result, ratios: bool) -> list[Bar]:
+def _bars(result: Result, ratios: bool, kept: bool) -> list[Bar]:
     known = coefficients(readable(result))
     if not known:
         hint = 'quantities=("mean", "sd"), which is the default'
         raise InputError(explain("a result with means and sds of its parameters", "neither", hint))
     slopes = [each for each in known if result.regression is None or is_slope(each.name)]
-    return [_bar(each, ratios) for each in slopes or known]
+    return [_bar(each, ratios, kept) for each in slopes or known]
 
 
-def _bar(one: Coefficient, ratios: bool) -> Bar:
+def _bar(one: Coefficient, ratios: bool, kept: bool) -> Bar:
     """Of the quantiles, or of mean and sd where the run kept no more."""
-    spread = REACH * one.laplace_sd
+    spread = NORMAL_END * one.laplace_sd
     laplace = one.laplace_mean - spread, one.laplace_mean + spread
     middle = one.median.value if ratios and np.isfinite(one.median.value) else one.mean.value
-    if np.isfinite(one.lower.value):
-        return Bar(one.name, middle if np.isfinite(middle) else one.median.value, one.lower, one.upper, laplace)
-    error = float(np.hypot(one.mean.error, REACH * one.sd.error))
-    lower, upper = (Number(one.mean.value + side * one.sd.value, error) for side in (-REACH, REACH))
-    return Bar(one.name, middle, lower, upper, laplace)
+    lower, upper = (one.lower, one.upper) if kept else one.normal_ends
+    return Bar(one.name, middle if np.isfinite(middle) else one.median.value, lower, upper, laplace)
 
 
 def _new_axes(rows: int) -> Any:

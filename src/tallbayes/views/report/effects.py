@@ -15,8 +15,6 @@ from tallbayes.results.coefficients import Coefficient, Number, coefficients, is
 from tallbayes.results.result import Result
 from tallbayes.views.report.terms import Term, terms_of
 
-NORMAL_END = 1.96
-
 
 @dataclass(frozen=True)
 class Effect:
@@ -97,17 +95,10 @@ def readable(result: Result) -> Result:
 
 def _effect(term: Term, found: Coefficient, is_ratio: bool, has_quantiles: bool) -> Effect:
     if not has_quantiles:
-        ends = [_normal_end(found, sign) for sign in (-1, 1)]
-        return Effect(term, found, is_ratio, found.mean, *ends)
+        return Effect(term, found, is_ratio, found.mean, *found.normal_ends)
     # Of a ratio the median, since that of an exponential is the exponential of the median.
     point = found.median if is_ratio or not isfinite(found.mean.value) else found.mean
     return Effect(term, found, is_ratio, point, found.lower, found.upper)
-
-
-def _normal_end(found: Coefficient, sign: int) -> Number:
-    """With the errors of mean and sd added, since these two are not independent."""
-    value = found.mean.value + sign * NORMAL_END * found.sd.value
-    return Number(value, found.mean.error + NORMAL_END * found.sd.error)
 
 
 def most_notable(effects: Sequence[Effect], most: int) -> list[Effect]:

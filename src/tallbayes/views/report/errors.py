@@ -15,10 +15,11 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
+from tallbayes.results.coefficients import NORMAL_END
 from tallbayes.results.result import Result
 from tallbayes.views.document import component_names
 from tallbayes.views.report.charts import Interval, Panel, intervals
-from tallbayes.views.report.effects import NORMAL_END, Effect, Effects, readable
+from tallbayes.views.report.effects import Effect, Effects, readable
 from tallbayes.views.report.levels import BETA, levels
 from tallbayes.views.report.markup import (
     Column,
