@@ -179,7 +179,7 @@ RESULTS = {
     "one level": lambda: out_of_levels(1),
     "two levels": lambda: out_of_levels(2),
     "no numbers": without_numbers,
-    "randomised": lambda: regression("logistic", kept=False, method="Randomised(Anchored())"),
+    "randomised": lambda: regression("logistic", kept=False, method="Randomised(Anchored())", random_tail=True),
     "long names": lambda: made(["word_" * 30, "列" * 60, "W" * 90, "n o t " * 20], family="poisson"),
     "odd sizes": lambda: odd_sizes("logistic"),
     "odd sizes of a linear one": lambda: odd_sizes("linear"),

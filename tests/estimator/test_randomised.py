@@ -171,6 +171,7 @@ def test_there_is_no_bias_bound_and_the_text_says_so():
     lines = str(result).split("\n\n")[1].split("\n")
     assert [line.split()[0] for line in lines[1:3]] == ["0", "1+"]
     assert result.method.startswith("Randomised(Taylor(batch_size=4, sampling=Blocks())")
+    assert result.unbiased
     assert result.rates.beta["mean"] > 1
     assert result.cost.speculative_evaluations >= 0
 

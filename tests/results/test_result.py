@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reports import RESULTS
 from scenarios import logistic_rows
 from scipy import stats
 
@@ -408,6 +410,22 @@ def test_a_file_of_another_format_is_refused(result: tb.Result, path: Path, monk
     monkeypatch.undo()
     with pytest.raises(ResultFileError, match="tallbayes result 0"):
         tb.load(path)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "randomised"])
+def test_a_random_tail_is_on_record_and_found_out_in_files_of_before(kind: str, path: Path) -> None:
+    result = RESULTS[kind]()
+    result.save(path)
+    assert tb.load(path).unbiased == result.unbiased == (kind == "randomised")
+    with np.load(path) as arrays:
+        before = {name: arrays[name] for name in arrays.files}
+    document = json.loads(str(before.pop("document")))
+    del document["random_tail"]
+    # What lies in the result itself is as it was, so that versions of before read it too.
+    assert "random_tail" not in json.dumps(document)
+    with open(path, "wb") as file:
+        np.savez_compressed(file, document=np.array(json.dumps(document)), **before)
+    assert tb.load(path).unbiased == (kind == "randomised")
 
 
 @pytest.mark.parametrize("where", ["nowhere.tallbayes", "no/such/folder/x", "."])

@@ -65,6 +65,7 @@ def conclude(
         notes=(*search[1], *_notes_of_tails(run)),
         posterior=posterior_of(finished, prepared),
         regression=regression_of(prepared.target),
+        random_tail=finished.randomised is not None,
         continuation=continuation,
     )
 

@@ -109,7 +109,8 @@ class Mode:
 class Result:
     """What `estimate` returns; see the fields' own descriptions, or print it.
 
-    Where the posterior has several modes the numbers are of the heaviest, and `modes` are the others.
+    Where the posterior has several modes the numbers are of the heaviest, and `modes` are the others. With a random
+    tail the last of the levels stands for all above it.
     """
 
     estimates: dict[str, Estimate]
@@ -127,6 +128,7 @@ class Result:
     encoding: Any = None
     regression: Regression | None = None
     modes: tuple[Mode, ...] = ()
+    random_tail: bool = False
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
@@ -141,6 +143,11 @@ class Result:
     @property
     def converged(self) -> bool:
         return self.status is Status.converged
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether no level was left out, so that nothing but noise is in the errors."""
+        return self.random_tail
 
     def extend(self, **changes: Any) -> Result:
         """Go on from here to another tolerance or budget, paying only the difference."""

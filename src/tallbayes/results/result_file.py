@@ -30,7 +30,9 @@ FORMAT = "tallbayes result 5"
 def save(result: Result, path: str | Path) -> None:
     """Write beside the target, then rename: a reader sees the old file or the new one."""
     arrays: dict[str, np.ndarray] = {}
-    document = {"format": FORMAT, "result": _CODEC.encode(_fields(result), arrays)}
+    # Beside the result, where versions of before do not look.
+    told = {"format": FORMAT, "random_tail": result.random_tail}
+    document = told | {"result": _CODEC.encode(_fields(result), arrays)}
     with replacing(Path(path)) as partial, open(partial, "wb") as file:
         np.savez_compressed(file, allow_pickle=False, document=np.array(json.dumps(document)), **arrays)
 
@@ -45,7 +47,9 @@ def load(path: str | Path) -> Result:
                 raise ResultFileError(
                     explain(repr(FORMAT), repr(document["format"]), "the version of tallbayes that wrote it")
                 )
-            return Result(**_CODEC.decode(document["result"], arrays))
+            result = Result(**_CODEC.decode(document["result"], arrays))
+            # Files of before do not say it.
+            return _with_tail(result, document.get("random_tail", result.method.startswith("Randomised")))
     except ResultFileError:
         raise
     except Exception as error:
@@ -57,6 +61,14 @@ def load(path: str | Path) -> Result:
                 "the path given to result.save",
             )
         ) from error
+
+
+def _with_tail(result: Result, random: bool) -> Result:
+    """A result and those of its other modes, which are of the same method."""
+    modes = [
+        mode if mode.result is None else replace(mode, result=_with_tail(mode.result, random)) for mode in result.modes
+    ]
+    return replace(result, random_tail=random, modes=tuple(modes))
 
 
 _RESULT_FIELDS = (

@@ -116,11 +116,11 @@ def _levels(result: Result) -> str:
         "kurtosis",
         "consistency",
     )
-    rows, unbounded = [], result.method.startswith("Randomised")
+    rows = []
     for number, level in enumerate(result.levels):
         rows.append(
             [
-                f"{number}+" if unbounded and number == len(result.levels) - 1 else str(number),
+                f"{number}+" if result.unbiased and number == len(result.levels) - 1 else str(number),
                 neat(level.step),
                 neat(level.time),
                 f"{level.samples:,}",

@@ -62,7 +62,7 @@ def levels(result: Result) -> Markup:
 def _names(result: Result) -> list[str]:
     """By number; the last of a randomised run stands for all above it."""
     names = [str(number) for number in range(len(result.levels))]
-    if result.method.startswith("Randomised") and names:
+    if result.unbiased and names:
         names[-1] += "+"
     return names
 
