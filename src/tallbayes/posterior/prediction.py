@@ -82,10 +82,9 @@ class Prediction:
         return pandas.DataFrame(self.columns())
 
     def __str__(self) -> str:
-        from tallbayes.views.text import table
+        from tallbayes.views.tables import predictions
+        from tallbayes.views.text import laid_out
 
-        columns = self.columns()
-        shown = min(len(self), 10)
-        rows = [[str(i), *(f"{values[i]:.4g}" for values in columns.values())] for i in range(shown)]
+        shown = 10
         more = f"\n... and {len(self) - shown:,} more rows" if len(self) > shown else ""
-        return table(("row", *columns), rows) + more
+        return laid_out("row", predictions(self, shown)) + more

@@ -21,6 +21,7 @@ import numpy as np
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import interval_ends, parameter_names
 from tallbayes.results.result import Mode, Result
+from tallbayes.views.tables import components, measured, places
 
 
 def to_json(result: Result, settings: dict[str, Any]) -> str:
@@ -40,37 +41,28 @@ def to_json(result: Result, settings: dict[str, Any]) -> str:
     return json.dumps(_plain(document), indent=2, allow_nan=False)
 
 
-def component_names(estimate: Estimate) -> list[str]:
-    """What tells the components of a quantity apart; of a single number, the quantity's own name.
-
-    Coefficients have their own names, entries of an array their place: "[0]".
-    """
-    return [label.removeprefix(".") or estimate.name for label in estimate.structure.labels("")]
-
-
 def _components(estimate: Estimate) -> dict[str, Any]:
-    lower, upper = estimate.flat_interval
     return {
-        name: {
-            "value": estimate.flat_value[i],
-            "standard_error": estimate.flat_standard_error[i],
-            "bias_bound": estimate.flat_bias_bound[i],
-            "interval": [lower[i], upper[i]],
-            "tolerance": estimate.flat_tolerance[i],
-            "met": bool(estimate.flat_error[i] <= estimate.flat_tolerance[i]),
+        each.name: {
+            "value": each.value.value,
+            "standard_error": each.standard_error.value,
+            "bias_bound": each.bias_bound.value,
+            "interval": [each.lower.value, each.upper.value],
+            "tolerance": each.tolerance.value,
+            "met": each.met,
         }
-        for i, name in enumerate(component_names(estimate))
+        for each in components(estimate)
     }
 
 
 def _mode(mode: Mode) -> dict[str, Any]:
     """Another mode: Laplace's Gaussian there, and the answer to the same question, or why there is none."""
-    names = [label.removeprefix(".") or "parameter" for label in mode.structure.labels("")]
-    answer = mode.result
+    answer, grid = mode.result, places(mode)
+    centres, widths = ({n: c.value for n, c in zip(grid.names, part, strict=True)} for part in grid.columns.values())
     return {
         "share": mode.share,
-        "location": dict(zip(names, mode.flat_location, strict=True)),
-        "sd": dict(zip(names, mode.flat_sd, strict=True)),
+        "location": centres,
+        "sd": widths,
         "status": None if answer is None else answer.status.name,
         "quantities": {} if answer is None else {name: _components(each) for name, each in answer.estimates.items()},
         "reason": mode.reason,
@@ -81,10 +73,10 @@ def _intervals(result: Result) -> dict[str, Any]:
     ends = interval_ends(result)
     if ends is None:
         return {}
-    numbers = ends.lower.flat_value, ends.upper.flat_value, ends.lower.flat_error, ends.upper.flat_error
-    keys = ("lower", "upper", "lower_error", "upper_error")
-    rows = zip(parameter_names(result), zip(*numbers, strict=True), strict=True)
-    return {name: dict(zip(keys, row, strict=True)) for name, row in rows}
+    return {
+        name: {"lower": low.value, "upper": high.value, "lower_error": low.error, "upper_error": high.error}
+        for name, low, high in zip(parameter_names(result), measured(ends.lower), measured(ends.upper), strict=True)
+    }
 
 
 def _plain(value: Any) -> Any:

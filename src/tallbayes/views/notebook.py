@@ -7,9 +7,10 @@ All text is escaped, and there are neither scripts nor style sheets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +20,9 @@ from tallbayes.results.coefficients import Number, parameter_names
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.export import formula_of, readable
 from tallbayes.results.result import Result
-from tallbayes.views.document import component_names
-from tallbayes.views.numbers import figures, rounded, spread
+from tallbayes.views.numbers import UNKNOWN
 from tallbayes.views.summary import ABOUT_ERRORS
-from tallbayes.views.text import spent
+from tallbayes.views.tables import Cell, Component, components, measured, met, predictions, spent
 
 if TYPE_CHECKING:
     from tallbayes.posterior.prediction import Prediction
@@ -51,36 +51,23 @@ def _named(result: Result, *names: str) -> list[Estimate]:
 
 def estimate_html(estimate: Estimate) -> str:
     """Value and errors of every component."""
-    lower, upper = estimate.flat_interval
-    fields = zip(
-        estimate.flat_value,
-        estimate.flat_error,
-        estimate.flat_standard_error,
-        estimate.flat_bias_bound,
-        lower,
-        upper,
-        strict=True,
-    )
     rows = [
-        (
-            escape(name),
-            _value(value, error),
-            spread(se),
-            spread(bias),
-            f"{rounded(low, error)} to {rounded(up, error)}",
-        )
-        for name, (value, error, se, bias, low, up) in _first(zip(component_names(estimate), fields, strict=True))
+        (escape(each.name), _cell(each.value), str(each.standard_error), str(each.bias_bound), _span(each))
+        for each in components(estimate, MAX_ROWS)
     ]
     header = (escape(estimate.name), "value", "std error", "bias bound", "95% interval")
     return BLOCK.format(_table(header, rows, len(estimate.flat_value)))
 
 
+def _span(each: Component) -> str:
+    return f"{each.lower} to {each.upper}" if isfinite(each.lower.value) else UNKNOWN
+
+
 def prediction_html(prediction: Prediction) -> str:
     """The first rows, a column for every number."""
-    columns = prediction.columns()
-    header = ("row", *(escape(name) for name in columns))
-    rows = [(str(i), *(f"{values[i]:.4g}" for values in columns.values())) for i in _first(range(len(prediction)))]
-    return BLOCK.format(_table(header, rows, len(prediction)))
+    grid = predictions(prediction, MAX_ROWS)
+    rows = zip(grid.names, *(map(str, cells) for cells in grid.columns.values()), strict=True)
+    return BLOCK.format(_table(("row", *map(escape, grid.columns)), list(rows), len(prediction)))
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -90,9 +77,13 @@ def comparison_html(comparison: Comparison) -> str:
     if comparison.ratio is not None:
         ratio = comparison.ratio
         rows.append((escape(comparison.kind or ""), ratio.median, ratio.lower, ratio.upper))
-    shown = [(name, *(_value(*each) for each in numbers)) for name, *numbers in rows]
-    chance = "P({} &gt; {}) = {}".format(*names, _value(*comparison.probability))
+    shown = [(name, *map(_number, numbers)) for name, *numbers in rows]
+    chance = "P({} &gt; {}) = {}".format(*names, _number(comparison.probability))
     return BLOCK.format(f"{_table(('', 'median', 'lower', 'upper'), shown, len(shown))}<div>{chance}</div>")
+
+
+def _number(number: Number) -> str:
+    return _cell(Cell(number.value, error=number.error))
 
 
 def _heading(result: Result) -> str:
@@ -103,29 +94,23 @@ def _heading(result: Result) -> str:
 
 def _coefficients(result: Result, names: Sequence[str], moments: Sequence[Estimate]) -> str:
     """Means, sds and ends of intervals, as far as they are known."""
-    shown = range(min(len(names), MAX_ROWS))
-    columns = {each.name: [_value(*_of(each, place)) for place in shown] for each in moments}
-    ends = [_ends(result.posterior, place) for place in shown] if _is_quick(result, len(shown)) else []
+    shown = min(len(names), MAX_ROWS)
+    columns = {each.name: [_cell(cell) for cell in measured(each, shown)] for each in moments}
+    ends = [_ends(result.posterior, place) for place in range(shown)] if _is_quick(result, shown) else []
     if any(lower for lower, _ in ends):
         columns |= {"2.5%": [lower for lower, _ in ends], "97.5%": [upper for _, upper in ends]}
     if not columns or not names:
         return ""
-    rows = [
-        (escape(names[place]), *(cells[place] for cells in columns.values()), *_missed(moments, place))
-        for place in shown
-    ]
+    accurate = met(*moments, most=shown) if moments else [True] * shown
+    cells = zip(*columns.values(), strict=True)
+    rows = [(escape(name), *row, *_missed(each)) for name, row, each in zip(names, cells, accurate, strict=False)]
     header = ("coefficient" if result.regression is not None else "parameter", *columns)
     return _table(header, rows, len(names))
 
 
-def _of(estimate: Estimate, place: int) -> Number:
-    return Number(float(estimate.flat_value[place]), float(estimate.flat_error[place]))
-
-
-def _missed(estimates: Sequence[Estimate], place: int) -> tuple[str, ...]:
-    """A cell that says so where one of them missed its tolerance."""
-    met = all(each.flat_error[place] <= each.flat_tolerance[place] for each in estimates)
-    return () if met else ("not met",)
+def _missed(accurate: bool) -> tuple[str, ...]:
+    """A cell that says so."""
+    return () if accurate else ("not met",)
 
 
 def _is_quick(result: Result, count: int) -> bool:
@@ -141,15 +126,15 @@ def _ends(posterior: Posterior, place: int) -> tuple[str, str]:
     line = None if posterior.reading is None else posterior.reading.line(place)
     if line is None:
         return "", ""
-    both = posterior.line_quantiles(line, np.array([0.025, 0.975]))
-    return _value(*_of(both, 0)), _value(*_of(both, 1))
+    lower, upper = measured(posterior.line_quantiles(line, np.array([0.025, 0.975])))
+    return _cell(lower), _cell(upper)
 
 
 def _quantities(estimates: Sequence[Estimate]) -> str:
     rows = [
-        (escape(label), _value(*_of(each, place)), *_missed([each], place))
-        for each in estimates
-        for place, label in enumerate(each.structure.labels(each.name))
+        (escape(label), _cell(each.value), *_missed(each.met))
+        for estimate in estimates
+        for label, each in zip(estimate.structure.labels(estimate.name), components(estimate), strict=True)
     ]
     return _table(("quantity", "expectation"), rows[:MAX_ROWS], len(rows)) if rows else ""
 
@@ -167,19 +152,15 @@ def _facts(result: Result) -> str:
     return f"<div>{'<br>'.join(lines)}</div>{folded}"
 
 
-def _value(value: float, error: float) -> str:
+def _cell(cell: Cell) -> str:
     """A number to the second digit of its error, and that error."""
-    shown, beside = figures(value, error)
-    return f"{shown}&nbsp;<span{FAINT}>± {beside}</span>" if beside else shown
-
-
-def _first(items: Iterable[Any]) -> list[Any]:
-    return [item for item, _ in zip(items, range(MAX_ROWS), strict=False)]
+    value, error = cell.texts
+    return f"{value}&nbsp;<span{FAINT}>± {error}</span>" if error else value
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
     """Cells are HTML already; `count` is how many rows there would be in all."""
-    width = max([len(header), *(len(row) for row in rows)])
+    width = max(len(header), *(len(row) for row in rows))
     head, *body = (_line(row, tag, width) for tag, row in [("th", header), *(("td", row) for row in rows)])
     hidden = count - len(rows)
     more = f"<div{FAINT}>... and {hidden:,} more</div>" if hidden else ""

@@ -19,9 +19,9 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.progress import shorten
 from tallbayes.results.coefficients import interval_ends
 from tallbayes.results.result import Mode, Result
-from tallbayes.views.document import component_names
-from tallbayes.views.numbers import rounded, spread
-from tallbayes.views.text import describe, mode_heading, spent
+from tallbayes.views.numbers import UNKNOWN
+from tallbayes.views.tables import component_names, measured, met, places, spent
+from tallbayes.views.text import describe, mode_heading
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -51,9 +51,7 @@ def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
     """Another mode's answer under a sentence that says what it is."""
     heading = "\n".join(_wrap(mode_heading(result, mode), width))
     if mode.result is None:
-        near = [
-            f"{rounded(at, sd)} (sd {spread(sd)})" for at, sd in zip(mode.flat_location[:6], mode.flat_sd, strict=False)
-        ]
+        near = [f"{at} (sd {sd})" for at, sd in zip(*places(mode, 6).columns.values(), strict=True)]
         more = ", ..." if len(mode.flat_location) > 6 else ""
         return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
     return [heading, *_tables(mode.result, width, most)]
@@ -79,13 +77,14 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
     shown = int(min(most, len(names)))
     columns: list[list[str]] = []
     for estimate in estimates:
-        errors = estimate.flat_error[:shown]
-        values = [rounded(value, error) for value, error in zip(estimate.flat_value, errors, strict=False)]
+        values, errors = zip(*(cell.texts for cell in measured(estimate, shown)), strict=True) if shown else ((), ())
         head = estimate.name if len(estimates) > 1 else "value"
-        columns += [_aligned(head, values, 4), _aligned("error", [spread(each) for each in errors], 2)]
-    unmet = np.any([each.flat_error[:shown] > each.flat_tolerance[:shown] for each in estimates], axis=0)
-    if np.any(unmet):
-        columns.append(["", *("  not met" if each else "" for each in unmet)])
+        columns += [_aligned(head, values, 4), _aligned("error", [each or UNKNOWN for each in errors], 2)]
+    # For the ends of intervals nothing was asked.
+    asked = [each for each in estimates if np.any(np.isfinite(each.flat_tolerance))]
+    accurate = met(*asked, most=shown) if asked else []
+    if not all(accurate):
+        columns.append(["", *("" if each else "  not met" for each in accurate)])
     room = width - sum(max(map(len, column)) for column in columns)
     room = max(12, min(LONGEST_NAME, room))
     labels = [shorten(name, room) for name in (kind, *names[:shown])]
@@ -95,7 +94,7 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
     return "\n".join([*lines, *([f"... and {hidden:,} more; --full and --json have all"] if hidden else [])])
 
 
-def _aligned(head: str, texts: list[str], gap: int) -> list[str]:
+def _aligned(head: str, texts: Sequence[str], gap: int) -> list[str]:
     """A column of one width after a gap, points below points, and its head above the middle."""
     split = [text.partition(".") for text in texts]
     left = max((len(before) for before, _, _ in split), default=0)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
-import numpy as np
-
-from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import interval_ends, parameter_names
-from tallbayes.results.result import Cost, Mode, Result
-from tallbayes.views.numbers import UNKNOWN, figures, fixed, neat, plain, rounded, share, spread
+from tallbayes.results.result import Mode, Result
+from tallbayes.views.numbers import UNKNOWN, fixed, neat
+from tallbayes.views.tables import Component, Grid, components, levels, measured, passes, places, trials
 
 MAX_ROWS = 24
 
@@ -49,9 +48,7 @@ def _modes(result: Result) -> list[str]:
         if mode.result is not None:
             body = f"{_quantities(mode.result)}\nstatus there: {mode.result.status}"
         else:
-            labels = list(mode.structure.labels("parameter"))[:MAX_ROWS]
-            rows = zip(labels, mode.flat_location, mode.flat_sd, strict=False)
-            body = table(("", "mode", "sd"), [(name, rounded(at, sd), spread(sd)) for name, at, sd in rows])
+            body = laid_out("parameter", places(mode, MAX_ROWS))
         parts.append(f"{mode_heading(result, mode)}\n{body}")
     return parts
 
@@ -66,28 +63,27 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def laid_out(head: str, grid: Grid) -> str:
+    """A table with the names of its rows before them."""
+    rows = zip(grid.names, *(map(str, cells) for cells in grid.columns.values()), strict=True)
+    return table((head, *grid.columns), list(rows))
+
+
 def _quantities(result: Result) -> str:
     header = ("quantity", "value", "std error", "bias bound", "95% interval", "tolerance", "met")
     rows, hidden = [], 0
     for estimate in result.estimates.values():
         labels = list(estimate.structure.labels(estimate.name))
         hidden += max(0, len(labels) - MAX_ROWS)
-        rows += [_row(estimate, i, label) for i, label in enumerate(labels[:MAX_ROWS])]
+        rows += [_row(label, each) for label, each in zip(labels, components(estimate, MAX_ROWS), strict=False)]
     text = table(header, rows)
     return text + (f"\n... and {hidden} more components" if hidden else "")
 
 
-def _row(estimate: Estimate, i: int, label: str) -> list[str]:
-    error, ends = estimate.flat_error[i], [end[i] for end in estimate.flat_interval]
-    return [
-        label,
-        rounded(estimate.flat_value[i], error),
-        spread(estimate.flat_standard_error[i]),
-        spread(estimate.flat_bias_bound[i]),
-        f"[{', '.join(rounded(end, error) for end in ends)}]" if np.all(np.isfinite(ends)) else UNKNOWN,
-        spread(estimate.flat_tolerance[i]),
-        "yes" if error <= estimate.flat_tolerance[i] else "no",
-    ]
+def _row(label: str, each: Component) -> list[str]:
+    interval = f"[{each.lower}, {each.upper}]" if isfinite(each.lower.value) else UNKNOWN
+    numbers = each.value, each.standard_error, each.bias_bound, interval, each.tolerance
+    return [label, *map(str, numbers), "yes" if each.met else "no"]
 
 
 def _ends(result: Result) -> list[str]:
@@ -95,51 +91,15 @@ def _ends(result: Result) -> list[str]:
     ends = interval_ends(result, MAX_ROWS)
     if ends is None:
         return []
-    names = parameter_names(result)[: len(ends.lower.flat_value)]
-    rows = []
-    for i, name in enumerate(names):
-        cells = [(each.flat_value[i], each.flat_error[i]) for each in (ends.lower, ends.upper)]
-        rows.append([name, *(text for cell in cells for text in figures(*cell))])
+    cells = zip(parameter_names(result), measured(ends.lower), measured(ends.upper), strict=False)
+    rows = [[name, *lower.texts, *upper.texts] for name, lower, upper in cells]
     header = ("interval", ends.lower.name, "error", ends.upper.name, "error")
     return [f"{table(header, rows)}\n({ends.note})"]
 
 
 def _levels(result: Result) -> str:
-    header = (
-        "level",
-        "step",
-        "time",
-        "samples",
-        "evaluations",
-        "|mean|",
-        "variance",
-        "kurtosis",
-        "consistency",
-    )
-    rows = []
-    for number, level in enumerate(result.levels):
-        rows.append(
-            [
-                f"{number}+" if result.unbiased and number == len(result.levels) - 1 else str(number),
-                neat(level.step),
-                neat(level.time),
-                f"{level.samples:,}",
-                f"{level.evaluations:,}",
-                plain(_largest(level.mean)),
-                plain(_largest(level.variance)),
-                plain(_largest(level.kurtosis)),
-                plain(_largest(level.consistency)) if number and np.isfinite(_first(level.consistency)) else "",
-            ]
-        )
-    return table(header, rows) + "\n(largest component of any quantity; consistency in standard errors)"
-
-
-def _first(by_quantity: dict[str, np.ndarray]) -> float:
-    return float(next(iter(by_quantity.values()))[0])
-
-
-def _largest(by_quantity: dict[str, np.ndarray]) -> float:
-    return max(float(np.max(np.abs(part))) for part in by_quantity.values())
+    about = "(largest component of any quantity; consistency in standard errors)"
+    return f"{laid_out('level', levels(result))}\n{about}"
 
 
 def _rates(result: Result) -> str:
@@ -161,15 +121,9 @@ def _cost(result: Result) -> str:
     cost = result.cost
     return (
         f"cost: {cost.evaluations:,} row gradients ({neat(cost.epochs)} epochs of {cost.num_data:,} rows)"
-        f" and {cost.setup_evaluations:,} in set-up ({_passes(cost.passes)});"
+        f" and {cost.setup_evaluations:,} in set-up ({passes(cost.passes)});"
         f" {neat(cost.seconds)} s\nmethod: {result.method}"
     )
-
-
-def spent(cost: Cost) -> str:
-    """Seconds, set-up and paths, in a few words."""
-    seconds, passes = neat(cost.seconds), neat(cost.passes)
-    return f"{seconds} s: {passes} passes over the rows, then {cost.evaluations:,} row gradients"
 
 
 def _tuning(result: Result) -> list[str]:
@@ -177,24 +131,9 @@ def _tuning(result: Result) -> list[str]:
     tuning = result.tuning
     if tuning is None:
         return []
-    header = ("tuning", "first step", "rows a step", "window", "predicted price", "strained", "evaluations")
-    rows = [
-        [
-            "chosen" if trial == tuning.chosen else "",
-            neat(trial.first_step),
-            f"{trial.batch_size:,}",
-            neat(trial.window * tuning.time) if trial.window else "",
-            plain(trial.price),
-            share(trial.strained),
-            f"{trial.evaluations:,}",
-        ]
-        for trial in tuning.trials
-    ]
+    tried = trials(tuning).columns
+    chosen = list(map(str, tried.pop("")))
     why = f"{tuning.reason}; paths of time {neat(tuning.time)} + {neat(tuning.time)} a level"
     if tuning.chosen.window:
         why += f" + {neat(tuning.chosen.window * tuning.time)} over which they are averaged"
-    return [f"{table(header, rows)}\n({why}; {tuning.evaluations:,} row gradients in all)"]
-
-
-def _passes(number: float) -> str:
-    return f"{neat(number)} pass" + ("" if number == 1 else "es")
+    return [f"{laid_out('tuning', Grid(chosen, tried))}\n({why}; {tuning.evaluations:,} row gradients in all)"]

@@ -18,7 +18,6 @@ import numpy as np
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Number
 from tallbayes.results.result import Result, family_of
-from tallbayes.views.document import component_names
 from tallbayes.views.numbers import decimals_of
 from tallbayes.views.report.charts import Interval, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, most_notable
@@ -36,6 +35,7 @@ from tallbayes.views.report.markup import (
     table,
 )
 from tallbayes.views.report.scales import by_magnitude
+from tallbayes.views.tables import component_names
 
 if TYPE_CHECKING:
     from tallbayes.posterior.prediction import Prediction

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from tallbayes.estimator.decisions import Trial
 from tallbayes.results.result import Result
-from tallbayes.views.report.markup import (
-    Column,
-    Markup,
-    Piece,
-    column,
-    counted,
-    element,
-    join,
-    neat,
-    noted,
-    plain,
-    share,
-    table,
-)
+from tallbayes.views.report.markup import Markup, Piece, columns_of, counted, element, join, neat, noted, plain, table
+from tallbayes.views.tables import passes, trials
 
 # What stands in other places of the page, or is of no use to a reader.
 SHOWN_ELSEWHERE = ("formula", "family", "format", "command", "versions", "seed", "method")
@@ -35,14 +23,10 @@ def cost(result: Result, settings: dict[str, Any]) -> Markup:
 def _summary(result: Result) -> Markup:
     spent, rows = result.cost, result.cost.num_data
     words = (
-        f"{plain(spent.seconds, 3)} seconds: {_passes(spent.passes)} over the {counted(rows, 'row')} "
-        f"to set up, then {spent.evaluations:,} row gradients along paths, as many as {_passes(spent.epochs)}."
+        f"{plain(spent.seconds, 3)} seconds: {passes(spent.passes)} over the {counted(rows, 'row')} "
+        f"to set up, then {spent.evaluations:,} row gradients along paths, as many as {passes(spent.epochs)}."
     )
     return element("p", words)
-
-
-def _passes(number: float) -> str:
-    return f"{plain(number, 3)} pass" + ("" if number == 1 else "es")
 
 
 def _facts(result: Result, settings: dict[str, Any]) -> Markup:
@@ -68,29 +52,21 @@ def _tuning(result: Result) -> Markup | None:
     tuning = result.tuning
     if tuning is None:
         return None
-    trials: tuple[Trial, ...] = tuning.trials
-    columns = [
-        column("first step", [neat(each.first_step) for each in trials]),
-        column("rows a step", [f"{each.batch_size:,}" for each in trials]),
-        column("window", [neat(each.window * tuning.time) if each.window else "" for each in trials]),
-        column("predicted price", [plain(each.price) for each in trials]),
-        column("strained", [share(each.strained) for each in trials]),
-        column("row gradients", [f"{each.evaluations:,}" for each in trials]),
-        Column("", ["chosen" if each == tuning.chosen else "" for each in trials], numeric=False),
-    ]
+    tried = trials(tuning)
+    *columns, chosen = columns_of(tried, evaluations="row gradients")
     window = tuning.chosen.window * tuning.time
     averaged = f", then {neat(window)} more over which they are averaged" if window else ""
     words = (
-        f"First step and rows a step were chosen by {counted(len(trials), 'short trial')}, in all "
+        f"First step and rows a step were chosen by {counted(len(tuning.trials), 'short trial')}, in all "
         f"{tuning.evaluations:,} row gradients: {tuning.reason}. Paths run for a time {neat(tuning.time)}, and "
         f"as much again for every level{averaged}."
     )
-    names = [str(number + 1) for number in range(len(trials))]
+    caption = "Trials, with the row gradients each predicts for the whole run."
     return join(
         [
             element("h3", "Tuning"),
             element("p", words),
-            table("Trials, with the row gradients each predicts for the whole run.", "trial", names, columns),
+            table(caption, "trial", tried.names, [*columns, replace(chosen, numeric=False)]),
         ]
     )
 

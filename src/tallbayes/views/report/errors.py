@@ -17,7 +17,6 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import NORMAL_END
 from tallbayes.results.result import Result
-from tallbayes.views.document import component_names
 from tallbayes.views.report.charts import Interval, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, readable
 from tallbayes.views.report.levels import BETA, levels
@@ -35,6 +34,7 @@ from tallbayes.views.report.markup import (
     share,
     table,
 )
+from tallbayes.views.tables import component_names
 
 MOST_MOVED = 12
 FINER = 0.01

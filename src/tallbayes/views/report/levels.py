@@ -8,35 +8,21 @@ consistency      coarse and fine paths of the same step size must agree
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isfinite
 
 import numpy as np
 
 from tallbayes.moments import Floats
-from tallbayes.results.result import Level, Result
-from tallbayes.views.numbers import UNKNOWN
+from tallbayes.results.result import Result
+from tallbayes.views import tables
 from tallbayes.views.report.charts import Plot, Series, decay
-from tallbayes.views.report.markup import (
-    Markup,
-    column,
-    counted,
-    element,
-    fixed,
-    join,
-    neat,
-    noted,
-    plain,
-    share,
-    table,
-)
+from tallbayes.views.report.markup import Markup, columns_of, counted, element, fixed, join, noted, plain, share, table
+from tallbayes.views.tables import level_names, units
 
 MOST_SERIES = 4
 ROUGH = 0.2
 UNUSUAL = 1.5
 ALPHA, BETA = "\N{GREEK SMALL LETTER ALPHA}", "\N{GREEK SMALL LETTER BETA}"
-
-Part = Callable[[Level], dict[str, Floats]]
 
 
 def levels(result: Result) -> Markup:
@@ -59,27 +45,13 @@ def levels(result: Result) -> Markup:
     )
 
 
-def _names(result: Result) -> list[str]:
-    """By number; the last of a randomised run stands for all above it."""
-    names = [str(number) for number in range(len(result.levels))]
-    if result.unbiased and names:
-        names[-1] += "+"
-    return names
-
-
-def _units(result: Result, name: str) -> Floats:
-    """The tolerance of every component where it has one, else 1."""
-    tolerance = result[name].flat_tolerance
-    return np.where(np.isfinite(tolerance) & (tolerance > 0), tolerance, 1.0)
-
-
 def _decay(result: Result) -> Markup:
     names = list(result)[:MOST_SERIES]
     plots = [
         Plot("variance of a level, in squared tolerances", BETA, [_variances(result, name) for name in names]),
         Plot("|mean| of a level, in tolerances", ALPHA, [_means(result, name) for name in names]),
     ]
-    drawing = decay("decay", "Variance and mean of every level", _about_rates(result), plots, _names(result))
+    drawing = decay("decay", "Variance and mean of every level", _about_rates(result), plots, level_names(result))
     left = len(result) - len(names)
     more = f" Not drawn: {counted(left, 'further quantity', 'further quantities')}." if left > 0 else ""
     caption = (
@@ -90,7 +62,7 @@ def _decay(result: Result) -> Markup:
 
 
 def _variances(result: Result, name: str) -> Series:
-    unit = _units(result, name)
+    unit = units(result, name)
     sizes = [float(np.mean(level.variance[name] / unit**2)) for level in result.levels]
     tails = [max(float(np.max(level.kurtosis[name])), 3.0) - 1 for level in result.levels]
     errors = [float(np.sqrt(tail / max(level.samples, 1))) for tail, level in zip(tails, result.levels, strict=True)]
@@ -105,7 +77,7 @@ def _means(result: Result, name: str) -> Series:
 
 def _mean_and_noise(result: Result, name: str) -> tuple[Floats, Floats]:
     """Root mean square over components of a level's mean and of its standard error, in tolerances."""
-    unit = _units(result, name)
+    unit = units(result, name)
     sizes = [np.sqrt(np.mean((level.mean[name] / unit) ** 2)) for level in result.levels]
     noise = [np.sqrt(np.mean(level.variance[name] / unit**2) / max(level.samples, 1)) for level in result.levels]
     return np.array(sizes), np.array(noise)
@@ -146,12 +118,14 @@ def _contraction(result: Result) -> str:
 
 def _tails(result: Result) -> str:
     """How well the errors themselves are known, which is what kurtosis is about."""
-    sizes = [_largest(result, level, lambda each: each.kurtosis, 0) for level in result.levels]
+    sizes = [tables.largest(result, level, "kurtosis") for level in result.levels]
     known = [place for place, size in enumerate(sizes) if isfinite(size)]
     if not known:
         return "Tails: unknown."
     place = max(known, key=lambda each: sizes[each])
-    sentence = f"Tails: the largest kurtosis is {plain(sizes[place])}, at level {_names(result)[place]} (normal: 3)."
+    sentence = (
+        f"Tails: the largest kurtosis is {plain(sizes[place])}, at level {level_names(result)[place]} (normal: 3)."
+    )
     freedom = [float(np.min(each.flat_freedom)) for each in result.estimates.values() if each.flat_freedom.size]
     least = min(freedom, default=float("nan"))
     if not isfinite(least):
@@ -182,29 +156,10 @@ def _agreement(result: Result) -> str:
     )
 
 
-def _largest(result: Result, level: Level, part: Part, power: int) -> float:
-    """The largest component of any quantity, in units of a power of its tolerance."""
-    sizes = [np.abs(values) / _units(result, name) ** power for name, values in part(level).items()]
-    return max((float(np.max(each)) for each in sizes if each.size), default=float("nan"))
-
-
 def _table(result: Result) -> Markup:
-    def by_level(part: Part, power: int) -> list[str]:
-        return [plain(_largest(result, level, part, power)) for level in result.levels]
-
-    agreement = by_level(lambda level: level.consistency, 0)
-    columns = [
-        column("step", [neat(level.step) for level in result.levels]),
-        column("time", [neat(level.time) for level in result.levels]),
-        column("samples", [f"{level.samples:,}" for level in result.levels]),
-        column("row gradients", [f"{level.evaluations:,}" for level in result.levels]),
-        column("|mean|", by_level(lambda level: level.mean, 1)),
-        column("variance", by_level(lambda level: level.variance, 2)),
-        column("kurtosis", by_level(lambda level: level.kurtosis, 0)),
-        column("consistency", ["" if each == UNKNOWN else each for each in agreement]),
-    ]
     caption = (
         "Levels. |mean| and variance are those of the largest component of any quantity, in (squared) tolerances; "
         "consistency is the largest difference between coarse and fine paths of one step size, in standard errors."
     )
-    return table(caption, "level", _names(result), columns)
+    grid = tables.levels(result, in_tolerances=True)
+    return table(caption, "level", grid.names, columns_of(grid, evaluations="row gradients"))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallbayes.views import numbers
+from tallbayes.views.tables import Grid
 
 VOID = ("meta", "link", "br", "hr", "col")
 MINUS = "\N{MINUS SIGN}"
@@ -140,6 +141,13 @@ def measured(head: Piece, pairs: Sequence[tuple[float, float]]) -> Column:
     width = max((len(error) for _, error in texts), default=0) + 2
     cells = [join([value, _error(error, width)]) for value, (_, error) in zip(values, texts, strict=True)]
     return Column(head, cells)
+
+
+def columns_of(grid: Grid, **heads: str) -> list[Column]:
+    """Those of a table, some of them under other heads."""
+    return [
+        column(heads.get(head, head), [in_page(str(cell)) for cell in cells]) for head, cells in grid.columns.items()
+    ]
 
 
 def column(head: Piece, texts: Sequence[str]) -> Column:
