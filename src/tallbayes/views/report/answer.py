@@ -19,11 +19,11 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Number
 from tallbayes.results.result import Result, family_of
 from tallbayes.views.numbers import decimals_of
-from tallbayes.views.report.charts import Interval, Panel, intervals
+from tallbayes.views.report.charts import ForestRow, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, most_notable
 from tallbayes.views.report.markup import (
-    Column,
     Markup,
+    PageColumn,
     column,
     counted,
     element,
@@ -147,10 +147,10 @@ def _axis_title(effects: Effects, key: int, several: bool) -> str:
     return f"{what} against the reference" if key < 0 else f"{what} for one unit more"
 
 
-def _interval(each: Effect, ratio: bool) -> Interval:
+def _interval(each: Effect, ratio: bool) -> ForestRow:
     point, lower, upper = _texts(each, ratio)
     places = each.point.value, each.lower.value, each.upper.value
-    return Interval(each.term.label, *places, (point, f"{lower} to {upper}"), each.is_clear, each.term.group)
+    return ForestRow(each.term.label, *places, (point, f"{lower} to {upper}"), each.is_clear, each.term.group)
 
 
 def _texts(each: Effect, ratio: bool) -> tuple[str, str, str]:
@@ -186,7 +186,7 @@ def _tables(result: Result, effects: Effects) -> list[Markup]:
     return [_folded(summary, _table(caption, ratios, columns), len(ratios)), logs]
 
 
-def _columns(result: Result, effects: Effects, ends: tuple[str, str]) -> list[Column]:
+def _columns(result: Result, effects: Effects, ends: tuple[str, str]) -> list[PageColumn]:
     """Of the coefficients themselves; those of which nothing is known are left out."""
     found = [each.coefficient for each in effects.all]
     parts = [("mean", [each.mean for each in found]), ("sd", [each.sd for each in found])]
@@ -197,7 +197,7 @@ def _columns(result: Result, effects: Effects, ends: tuple[str, str]) -> list[Co
     return columns + _unmet([result[name] for name in ("mean", "sd") if name in result.estimates], len(found))
 
 
-def _table(caption: str, effects: Sequence[Effect], columns: Sequence[Column], head: str = "coefficient") -> Markup:
+def _table(caption: str, effects: Sequence[Effect], columns: Sequence[PageColumn], head: str = "coefficient") -> Markup:
     names = [each.term.label for each in effects]
     return table(caption, head, names, columns, [each.term.group for each in effects])
 
@@ -207,12 +207,12 @@ def _folded(summary: str, content: Markup, length: int) -> Markup:
     return element("details", element("summary", summary), content, open="" if length <= MOST_OPEN else None)
 
 
-def _unmet(estimates: Sequence[Estimate], count: int) -> list[Column]:
+def _unmet(estimates: Sequence[Estimate], count: int) -> list[PageColumn]:
     """A column that says which numbers missed the accuracy that was asked for, where any did."""
     missed = [~(each.flat_error <= each.flat_tolerance) for each in estimates if each.structure.size == count]
     if not missed or not np.any(missed):
         return []
-    return [Column("accuracy", ["not met" if each else "met" for each in np.any(missed, axis=0)], numeric=False)]
+    return [PageColumn("accuracy", ["not met" if each else "met" for each in np.any(missed, axis=0)], numeric=False)]
 
 
 def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
@@ -232,8 +232,8 @@ def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
             "met" if error <= most else "not met"
             for error, most in zip(each.flat_error, each.flat_tolerance, strict=True)
         ]
-    columns = [measured("posterior expectation", pairs), Column("95% confidence", spans)]
-    columns += [column("asked for", tolerances), Column("accuracy", met, numeric=False)]
+    columns = [measured("posterior expectation", pairs), PageColumn("95% confidence", spans)]
+    columns += [column("asked for", tolerances), PageColumn("accuracy", met, numeric=False)]
     caption = f"Posterior expectations of the quantities that were asked for. {ABOUT_ERRORS}"
     content = table(caption, "quantity", labels, columns, groups)
     shown = content if len(labels) <= MOST_OPEN else _folded(f"All {len(labels):,} numbers", content, len(labels))
@@ -250,7 +250,7 @@ def _predictions(result: Result, predictions: Sequence[tuple[str, Prediction]]) 
     rows = [row for label, each in predictions for row in _predicted(result, label, each)]
     left = sum(max(0, len(each) - MOST_PREDICTED) for _, each in predictions)
     columns = [
-        Column("what", [what for _, what, _, _ in rows], numeric=False),
+        PageColumn("what", [what for _, what, _, _ in rows], numeric=False),
         measured("posterior mean", [pair for _, _, pair, _ in rows]),
         measured("posterior sd", [sd for _, _, _, sd in rows]),
     ]
@@ -324,7 +324,7 @@ def _compared(comparisons: Sequence[Comparison], kind: str | None) -> Markup:
     return table(f"{caption} {ABOUT_ERRORS}", "comparison", names, columns)
 
 
-def _probabilities(head: str, numbers: Sequence[Number]) -> Column:
+def _probabilities(head: str, numbers: Sequence[Number]) -> PageColumn:
     """Those that no digit tells from 0 or 1 are bounded instead."""
     made = measured(head, numbers)
     cells = [
@@ -332,7 +332,7 @@ def _probabilities(head: str, numbers: Sequence[Number]) -> Column:
         for cell, each in zip(made.cells, numbers, strict=True)
         for bound in [f"> {1 - CERTAIN:.6f}" if each.value > 0.5 else f"< {CERTAIN:.6f}"]
     ]
-    return Column(head, cells)
+    return PageColumn(head, cells)
 
 
 def as_pairs(predictions: Any) -> list[tuple[str, Prediction]]:

@@ -25,7 +25,7 @@ SHAPES = ("circle", "square", "triangle", "diamond")
 
 
 @dataclass(frozen=True)
-class Layout:
+class Canvas:
     """Measures of a drawing: where labels end, where the axis is, and whether it lies below its labels."""
 
     kind: str
@@ -36,12 +36,12 @@ class Layout:
     ticks: int
 
 
-WIDE = Layout("wide", 760, axis=(206, 530), row=23, stacked=False, ticks=6)
-NARROW = Layout("narrow", 340, axis=(8, 332), row=41, stacked=True, ticks=5)
+WIDE = Canvas("wide", 760, axis=(206, 530), row=23, stacked=False, ticks=6)
+NARROW = Canvas("narrow", 340, axis=(8, 332), row=41, stacked=True, ticks=5)
 
 
 @dataclass(frozen=True)
-class Interval:
+class ForestRow:
     """A row of a forest plot: what it is, its point and ends, the same as text, and whether the origin is outside."""
 
     label: str
@@ -58,7 +58,7 @@ class Panel:
     """Intervals on one axis, about an origin; a band about it where small differences do not matter."""
 
     title: str
-    intervals: Sequence[Interval]
+    intervals: Sequence[ForestRow]
     logarithmic: bool = False
     band: float | None = None
 
@@ -85,11 +85,11 @@ class Plot:
 def intervals(name: str, title: str, finding: str, panels: Sequence[Panel]) -> Markup:
     """A forest plot; `title` and `finding` are for those who cannot see it."""
 
-    def draw(layout: Layout) -> tuple[list[Markup], float]:
+    def draw(canvas: Canvas) -> tuple[list[Markup], float]:
         parts: list[Markup] = []
         top = 0.0
         for panel in panels:
-            drawn, height = _panel(panel, layout, top)
+            drawn, height = _panel(panel, canvas, top)
             parts += drawn
             top += height
         return parts, top
@@ -100,12 +100,12 @@ def intervals(name: str, title: str, finding: str, panels: Sequence[Panel]) -> M
 def decay(name: str, title: str, finding: str, plots: Sequence[Plot], levels: Sequence[str]) -> Markup:
     """Plots of sizes by level, beside one another where there is room."""
 
-    def draw(layout: Layout) -> tuple[list[Markup], float]:
+    def draw(canvas: Canvas) -> tuple[list[Markup], float]:
         parts: list[Markup] = []
         bottom = 0.0
         for number, plot in enumerate(plots):
-            wide = not layout.stacked
-            left, width = (number * (layout.width / 2 + 10), layout.width / 2 - 10) if wide else (0.0, layout.width)
+            wide = not canvas.stacked
+            left, width = (number * (canvas.width / 2 + 10), canvas.width / 2 - 10) if wide else (0.0, canvas.width)
             drawn, height = _plot(plot, levels, left, width, 0.0 if wide else bottom)
             parts += drawn
             bottom = max(bottom, height) if wide else bottom + height
@@ -114,41 +114,41 @@ def decay(name: str, title: str, finding: str, plots: Sequence[Plot], levels: Se
     return _twice(name, title, finding, draw)
 
 
-def _twice(name: str, title: str, finding: str, draw: Callable[[Layout], tuple[list[Markup], float]]) -> Markup:
+def _twice(name: str, title: str, finding: str, draw: Callable[[Canvas], tuple[list[Markup], float]]) -> Markup:
     return join([_drawing(f"{name}-{each.kind}", title, finding, each, *draw(each)) for each in (WIDE, NARROW)])
 
 
-def _drawing(name: str, title: str, finding: str, layout: Layout, parts: Sequence[Markup], height: float) -> Markup:
+def _drawing(name: str, title: str, finding: str, canvas: Canvas, parts: Sequence[Markup], height: float) -> Markup:
     said = element("title", title, id=f"{name}-title"), element("desc", finding, id=f"{name}-finding")
     return element(
         "svg",
         *said,
         *parts,
-        viewBox=f"0 0 {layout.width:g} {height:.0f}",
-        class_=f"chart {layout.kind}",
+        viewBox=f"0 0 {canvas.width:g} {height:.0f}",
+        class_=f"chart {canvas.kind}",
         role="img",
         aria_labelledby=f"{name}-title {name}-finding",
     )
 
 
-def _panel(panel: Panel, layout: Layout, top: float) -> tuple[list[Markup], float]:
+def _panel(panel: Panel, canvas: Canvas, top: float) -> tuple[list[Markup], float]:
     """The parts of a panel that begins at a height, and how high it is."""
-    left, right = layout.axis
-    scale = _readable_scale(_held(panel), panel.logarithmic, layout.ticks, right - left)
+    left, right = canvas.axis
+    scale = _readable_scale(_held(panel), panel.logarithmic, canvas.ticks, right - left)
 
     def across(place: float) -> float:
         return left + min(max(scale.share(place), 0.0), 1.0) * (right - left)
 
-    parts = [_text(panel.title, left if not layout.stacked else 0, top + 14, "title")] if panel.title else []
+    parts = [_text(panel.title, left if not canvas.stacked else 0, top + 14, "title")] if panel.title else []
     begin = top + (22 if panel.title else 4)
     many = len(panel.intervals) > 14
     below = begin + (20 if many else 4)
-    rows, end = _rows(panel, layout, across, scale, below)
+    rows, end = _rows(panel, canvas, across, scale, below)
     end += 4
     back = _grid(panel, scale, across, below, end)
-    parts += [*back, *rows, *_tick_texts(scale, layout, across, end + 16)]
+    parts += [*back, *rows, *_tick_texts(scale, canvas, across, end + 16)]
     if many:
-        parts += _tick_texts(scale, layout, across, below - 7)
+        parts += _tick_texts(scale, canvas, across, below - 7)
     return parts, end + 34 - top
 
 
@@ -192,18 +192,18 @@ def _grid(panel: Panel, scale: Scale, across: Callable[[float], float], top: flo
     return [*parts, _line(across(0.0), top, across(0.0), bottom, "origin")]
 
 
-def _tick_texts(scale: Scale, layout: Layout, across: Callable[[float], float], y: float) -> list[Markup]:
+def _tick_texts(scale: Scale, canvas: Canvas, across: Callable[[float], float], y: float) -> list[Markup]:
     """Below their ticks, and within the drawing."""
     parts = []
     for tick in scale.ticks:
         half = _length(tick.text) / 2
-        x = min(max(across(tick.place), half), layout.width - half)
+        x = min(max(across(tick.place), half), canvas.width - half)
         parts.append(_text(tick.text, x, y, "tick", "middle"))
     return parts
 
 
 def _rows(
-    panel: Panel, layout: Layout, across: Callable[[float], float], scale: Scale, top: float
+    panel: Panel, canvas: Canvas, across: Callable[[float], float], scale: Scale, top: float
 ) -> tuple[list[Markup], float]:
     parts: list[Markup] = []
     group, y = "", top
@@ -211,35 +211,35 @@ def _rows(
         if each.group != group:
             group = each.group
             if group:
-                parts.append(_text(_fit(group, layout.width), 0, y + 18, "group"))
+                parts.append(_text(_fit(group, canvas.width), 0, y + 18, "group"))
                 y += 26
-        indent = 12 if group and not layout.stacked else 0
-        parts += _row(each, layout, across, scale, y, indent)
-        y += layout.row
+        indent = 12 if group and not canvas.stacked else 0
+        parts += _row(each, canvas, across, scale, y, indent)
+        y += canvas.row
     return parts, y
 
 
 def _row(
-    each: Interval, layout: Layout, across: Callable[[float], float], scale: Scale, y: float, indent: float
+    each: ForestRow, canvas: Canvas, across: Callable[[float], float], scale: Scale, y: float, indent: float
 ) -> list[Markup]:
     point, ends = each.texts
-    base = y + (16 if layout.stacked else 0.5 * layout.row + 4.5)
-    middle = y + (28 if layout.stacked else 0.5 * layout.row)
-    if layout.stacked:
-        room = layout.width - _length(point + ends) - 24
-        texts = [_text(f"{point} ({ends})" if point else ends, layout.width, base, "number", "end")]
+    base = y + (16 if canvas.stacked else 0.5 * canvas.row + 4.5)
+    middle = y + (28 if canvas.stacked else 0.5 * canvas.row)
+    if canvas.stacked:
+        room = canvas.width - _length(point + ends) - 24
+        texts = [_text(f"{point} ({ends})" if point else ends, canvas.width, base, "number", "end")]
     else:
-        room = layout.axis[0] - indent - 12
-        texts = [_text(point, layout.axis[1] + 64, base, "number", "end")]
-        if _length(ends) < layout.width - layout.axis[1] - (74 if point else 8):
-            texts.append(_text(ends, layout.width, base, "number ends", "end"))
+        room = canvas.axis[0] - indent - 12
+        texts = [_text(point, canvas.axis[1] + 64, base, "number", "end")]
+        if _length(ends) < canvas.width - canvas.axis[1] - (74 if point else 8):
+            texts.append(_text(ends, canvas.width, base, "number ends", "end"))
     label = _text(_fit(each.label, room), indent, base, "label")
     if not (isfinite(each.point) and isfinite(each.lower) and isfinite(each.upper)):
         return [label, *texts]
     return [label, *_mark(each, across, scale, middle), *texts]
 
 
-def _mark(each: Interval, across: Callable[[float], float], scale: Scale, y: float) -> list[Markup]:
+def _mark(each: ForestRow, across: Callable[[float], float], scale: Scale, y: float) -> list[Markup]:
     """The interval as a line, with an arrow where it leaves the axis, and its point: full if clear of the origin."""
     left, right = across(each.lower), across(each.upper)
     parts = [_line(left, y, right, y, "interval")]

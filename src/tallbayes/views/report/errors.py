@@ -17,12 +17,12 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import NORMAL_END
 from tallbayes.results.result import Result
-from tallbayes.views.report.charts import Interval, Panel, intervals
+from tallbayes.views.report.charts import ForestRow, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, readable
 from tallbayes.views.report.levels import BETA, levels
 from tallbayes.views.report.markup import (
-    Column,
     Markup,
+    PageColumn,
     column,
     counted,
     element,
@@ -63,12 +63,14 @@ def _budget(result: Result, effects: Effects) -> Markup:
     shown = {each.term.name: each.term.full for each in effects.all}
     components = [shown.get(name, name) for name in (component_names(each)[place] for each, place in worst)]
     columns = [
-        Column("worst component", ["" if a == b else a for a, b in zip(components, names, strict=True)], numeric=False),
+        PageColumn(
+            "worst component", ["" if a == b else a for a, b in zip(components, names, strict=True)], numeric=False
+        ),
         column("standard error", [plain(each.flat_standard_error[place]) for each, place in worst]),
         column("bias bound", [plain(each.flat_bias_bound[place]) for each, place in worst]),
         column("asked for", [plain(each.flat_tolerance[place]) for each, place in worst]),
         column("error / asked", [share(each) for each in shares]),
-        Column("accuracy", ["met" if each.met else "not met" for each in estimates], numeric=False),
+        PageColumn("accuracy", ["met" if each.met else "not met" for each in estimates], numeric=False),
     ]
     words = (
         "Two errors are left in every number: the statistical one of finitely many paths (standard error), and what "
@@ -217,8 +219,8 @@ def _ratio(each: Effect) -> tuple[float, float]:
     return found.sd.value / found.laplace_sd, found.sd.error / found.laplace_sd
 
 
-def _moved(each: Effect, allowed: float) -> Interval:
+def _moved(each: Effect, allowed: float) -> ForestRow:
     shift, error = _shift(each)
     text = " ± ".join(figures(shift, error))
     reach = 2 * error if isfinite(error) else 0.0
-    return Interval(each.term.full, shift, shift - reach, shift + reach, ("", text), abs(shift) > allowed)
+    return ForestRow(each.term.full, shift, shift - reach, shift + reach, ("", text), abs(shift) > allowed)

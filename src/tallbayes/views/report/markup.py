@@ -126,7 +126,7 @@ def noted(note: str) -> Markup:
 
 
 @dataclass(frozen=True)
-class Column:
+class PageColumn:
     """A column of a table: its head, its cells, and whether they are set as numbers."""
 
     head: Piece
@@ -134,25 +134,25 @@ class Column:
     numeric: bool = True
 
 
-def measured(head: Piece, pairs: Sequence[tuple[float, float]]) -> Column:
+def measured(head: Piece, pairs: Sequence[tuple[float, float]]) -> PageColumn:
     """A column of values with their errors, points below points and errors below errors."""
     texts = [figures(*pair) for pair in pairs]
     values = aligned([value for value, _ in texts])
     width = max((len(error) for _, error in texts), default=0) + 2
     cells = [join([value, _error(error, width)]) for value, (_, error) in zip(values, texts, strict=True)]
-    return Column(head, cells)
+    return PageColumn(head, cells)
 
 
-def columns_of(grid: Grid, **heads: str) -> list[Column]:
+def columns_of(grid: Grid, **heads: str) -> list[PageColumn]:
     """Those of a table, some of them under other heads."""
     return [
         column(heads.get(head, head), [in_page(str(cell)) for cell in cells]) for head, cells in grid.columns.items()
     ]
 
 
-def column(head: Piece, texts: Sequence[str]) -> Column:
+def column(head: Piece, texts: Sequence[str]) -> PageColumn:
     """A column of numbers without errors, points below points."""
-    return Column(head, aligned(texts))
+    return PageColumn(head, aligned(texts))
 
 
 def aligned(texts: Sequence[str]) -> list[Markup]:
@@ -179,7 +179,7 @@ def table(
     caption: Piece,
     head: Piece,
     names: Sequence[Piece],
-    columns: Sequence[Column],
+    columns: Sequence[PageColumn],
     groups: Sequence[str] | None = None,
     label: str | None = None,
 ) -> Markup:
