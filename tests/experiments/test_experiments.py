@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tallbayes.commands import cli
+from tallbayes.commands.options import FIGURES
 from tallbayes.experiments import accuracy, coupled_paths, decay, problem, reproduce, runs, scaling, slopes
 from tallbayes.experiments.store import Measurement, Store
 
@@ -209,7 +210,7 @@ def test_help_answers_without_jax():
 
 
 def test_the_command_knows_every_figure(capsys):
-    assert tuple(reproduce.FIGURES) == cli.FIGURES
+    assert tuple(reproduce.FIGURES) == FIGURES
     assert cli.main(["reproduce", "figure-9"]) == 2
     assert "expected" in capsys.readouterr().err
 

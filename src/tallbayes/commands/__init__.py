@@ -1,6 +1,8 @@
 """The command line, `tallbayes` and `python -m tallbayes`.
 
-cli         the words: commands, options, help
+cli         how a command is read, and how it ends
+options     what may be asked: commands, options, help
 commands    fit, resume, show, predict, report
 ingest      files into a table on disk
+reproduce   the paper's experiments
 """

@@ -1,5 +1,7 @@
 """Views of a result: for a terminal, a notebook, other programs, and people who have not run anything.
 
+numbers       the one rounding
+tables        the one set of rows and columns, in cells that know their number
 text          quantities, levels, cost, status
 summary       the answer in brief
 document      one JSON document

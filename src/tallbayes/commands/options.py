@@ -1,0 +1,254 @@
+"""What can be asked on the command line: every command, its words and its options, each written once.
+
+A command is done by the function of its own name in its module, which is not imported before that: help answers
+without JAX and NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tallbayes.model.catalogue import CATALOGUE
+
+FIGURES = ("coupled-paths", "decay", "accuracy", "scaling", "slopes")
+
+EXIT_CODES = """\
+exit codes:
+  0    done; of fit: every number met its tolerance
+  1    a defect of tallbayes; TALLBAYES_TRACEBACK=1 shows where
+  2    bad input; nothing was written
+  3    fit stopped early, or has doubts: what was computed is printed, and kept in --out
+  130  interrupted before there was anything to keep; after that of ingest the same command goes on
+"""
+INGEST_DESCRIPTION = """\
+Rows of CSV, Parquet or Arrow files, any number of them with the same columns, as one table on disk: in random order,
+ready to be mapped into memory, checked by its digest whenever it is opened. It is made once, in memory that does not
+grow with the rows, and takes two to three times its own space on disk meanwhile.
+"""
+INGEST_EXAMPLE = """\
+example:
+  tallbayes ingest flights-2013.csv.gz 'more/*.parquet' --out flights.table
+  tallbayes fit flights.table --formula "late ~ hour + C(carrier)" --tolerance 0.01 --out run1
+
+After Ctrl-C, a full disk or a crash the same command goes on from where it was, in TABLE.partial; files that have
+changed meanwhile are refused. Text becomes codes of its sorted levels; of numbers float32 is kept where it is enough.
+
+"""
+FIT_DESCRIPTION = """\
+Posterior means and standard deviations of a regression, each to the accuracy you ask for, by the names of the
+columns and in their units. Priors are normal, and stated per standard deviation of a column unless --raw is given.
+"""
+FIT_EXAMPLE = """\
+example:
+  tallbayes fit flights.parquet --formula "late ~ hour + C(carrier)" --tolerance 0.01 --out run1
+  tallbayes show run1
+
+Ctrl-C ends the sampling, and what was computed until then is printed and kept. After anything worse, tallbayes
+resume RUN goes on from the last finished block of paths. Compiled programs are kept for the
+next command in ~/.cache/tallbayes; TALLBAYES_CACHE names another folder, or none if it is empty.
+
+"""
+
+
+class Option(NamedTuple):
+    """An option or an argument, and what argparse is told of it."""
+
+    name: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: options by the title they stand under (of those in a list one may be given at most), and what is
+    said when it is interrupted."""
+
+    name: str
+    help: str
+    usage: str
+    description: str
+    epilog: str
+    options: dict[str, tuple[Option | list[Option], ...]]
+    interrupted: str = "interrupted"
+    module: str = "commands"
+
+
+def _option(name: str, help: str, metavar: str | None = None, **facts: Any) -> Option:
+    return Option(name, {"help": help, "metavar": metavar, **facts})
+
+
+def _number(name: str, help: str, metavar: str = "X", **facts: Any) -> Option:
+    return _option(name, help, metavar, type=float, **facts)
+
+
+def _path(name: str, help: str, metavar: str | None = None, **facts: Any) -> Option:
+    return _option(name, help, metavar, type=Path, **facts)
+
+
+def _flag(name: str, help: str) -> Option:
+    return Option(name, {"help": help, "action": "store_true"})
+
+
+def _choice(name: str, help: str, *choices: str) -> Option:
+    """The first is the default."""
+    return Option(name, {"help": help, "choices": choices, "default": choices[0]})
+
+
+RUN = _path("folder", "a folder of fit, or a result file", "RUN")
+FORM = [
+    _flag("--full", "print levels, rates and tuning too"),
+    _flag("--json", "print one JSON document instead of text"),
+]
+QUIET = _flag("--quiet", "no progress and no remarks on stderr")
+ACCURACY = (
+    [
+        _number("--tolerance", "error in posterior sds; default 0.01"),
+        _number("--relative-tolerance", "error as a fraction of each number"),
+        _number("--absolute-tolerance", "error in the number's own units"),
+    ],
+    _number("--interval-tolerance", "of interval ends too, in posterior sds; dearer"),
+)
+BUDGET = (
+    _number("--max-seconds", "end by then, reading and set-up included", "T"),
+    _number("--max-evaluations", "stop at so many row gradients", "N"),
+    _option("--dask", "run on the workers of a dask cluster, such as tcp://10.0.0.1:8786", "ADDRESS"),
+)
+MODEL = (
+    _option("--formula", 'such as "late ~ hour + C(carrier)"', required=True),
+    _option("--family", f"{', '.join(CATALOGUE)}; default logistic", default="logistic"),
+    _number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
+    _number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),
+    _flag("--raw", "state priors for columns as they are, not standardised"),
+    _choice("--missing", "rows with missing values; default error", "error", "drop"),
+    _option("--weights", "how many equal rows each row stands for", "COLUMN"),
+    _option("--offset", "added to the linear predictor, such as a log exposure", "COLUMN"),
+    _number("--noise-scale", "linear, student_t: known, in the response's units", "S"),
+    _number("--degrees-of-freedom", "student_t only; default 4", "NU"),
+)
+
+INGEST = Command(
+    "ingest",
+    help="make a table on disk of files, once",
+    usage="FILES... --out TABLE [--columns A,B,C] [--force] [--quiet]",
+    description=INGEST_DESCRIPTION,
+    epilog=INGEST_EXAMPLE + EXIT_CODES,
+    options={
+        "": (
+            _option("files", ".csv, .tsv, .csv.gz, .parquet or .arrow; folders and patterns too", "FILES", nargs="+"),
+            _path("--out", "the folder of the table", "TABLE", required=True),
+            _option("--columns", "the columns to keep; default all", "A,B,C"),
+            _flag("--force", "replace an older table, or an unfinished one of others"),
+            QUIET,
+        )
+    },
+    interrupted="interrupted; the same command goes on from where it was",
+    module="ingest",
+)
+FIT = Command(
+    "fit",
+    help="fit a regression to a table, by a formula",
+    usage="DATA --formula FORMULA [--family FAMILY] [--tolerance X] [--out RUN] [options]",
+    description=FIT_DESCRIPTION,
+    epilog=FIT_EXAMPLE + EXIT_CODES,
+    options={
+        "": (_path("data", "a .csv, .tsv, .parquet or .arrow file; .csv.gz too", "DATA"),),
+        "model": MODEL,
+        "accuracy, one of these": ACCURACY,
+        "sampling": (
+            _option("--seed", "the same seed gives the same numbers; default 0", "K", type=int, default=0),
+            *BUDGET,
+            _choice("--method", "default anchored; randomised is unbiased, and dearer", "anchored", "randomised"),
+        ),
+        "output": (
+            _path("--out", "keep the result in this new folder; else only print it", "RUN"),
+            _flag("--force", "replace an older run in --out"),
+            FORM,
+            QUIET,
+        ),
+    },
+    interrupted="interrupted before there was anything to keep",
+)
+RESUME = Command(
+    "resume",
+    help="go on with a run, or make it more accurate",
+    usage="RUN [--tolerance X] [options]",
+    description="Go on with a run that was stopped, at whatever instant and by whatever it was: what is on record "
+    "is not computed again, and the answer is the same to the last bit. With another accuracy a finished run is "
+    "made more accurate, and only the difference is paid.",
+    epilog="example:\n  tallbayes resume run1\n  tallbayes resume run1 --tolerance 0.005\n\n" + EXIT_CODES,
+    options={
+        "": (_path("folder", "what was given to --out of fit", "RUN"),),
+        "accuracy, if it is to change": ACCURACY,
+        "sampling": (
+            *BUDGET,
+            _path(
+                "--merge",
+                "first take over the blocks of another run or ledger of the same problem; may be repeated",
+                "OTHER",
+                action="append",
+            ),
+        ),
+        "output": (FORM, QUIET),
+    },
+    interrupted="interrupted; the same command goes on from there",
+)
+SHOW = Command(
+    "show",
+    help="print what fit has kept",
+    usage="RUN [--full | --json]",
+    description="Print the result of a run: the folder given to --out of fit, or a file of result.save.",
+    epilog="example:\n  tallbayes show run1 --full\n",
+    options={"": (RUN, FORM)},
+)
+PREDICT = Command(
+    "predict",
+    help="predict the response of new rows",
+    usage="RUN NEWDATA [--out FILE] [options]",
+    description="Posterior means of the response (probabilities, where it is a class), their posterior standard "
+    "deviations and Monte Carlo errors, for rows without a response. They are read and written a batch at a time.",
+    epilog="example:\n  tallbayes predict run1 tomorrow.parquet --out predictions.parquet\n",
+    options={
+        "": (
+            RUN,
+            _path("data", "a .csv, .tsv, .parquet or .arrow file", "NEWDATA"),
+            _path("--out", "a .csv or .parquet file; else CSV is printed", "FILE"),
+            _flag("--force", "replace --out if it exists"),
+            _option("--at-least", "counts: P(y >= K) too", "K", type=int, nargs="+"),
+            _option("--offset", "that of the new rows, if it is not that of the fit", "COLUMN"),
+        )
+    },
+    interrupted="interrupted; nothing was kept",
+)
+REPORT = Command(
+    "report",
+    help="write a page that shows a run",
+    usage="RUN [--out PAGE] [--title TEXT]",
+    description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost.",
+    epilog="example:\n  tallbayes report run1 --out flights.html\n",
+    options={
+        "": (
+            RUN,
+            _path("--out", "default RUN/report.html, or beside the result file", "PAGE"),
+            _option("--title", "the page's heading", "TEXT"),
+        )
+    },
+)
+REPRODUCE = Command(
+    "reproduce",
+    help="run the paper's experiments",
+    usage="[FIGURE ...] [--quick] [--out OUT]",
+    description="Run the experiments of the paper's section 4, draw its figures, and put them with a table of\n"
+    "claims on one HTML page. A run that was interrupted picks up where it was.",
+    epilog="",
+    options={
+        "": (
+            _option("figures", f"any of {', '.join(FIGURES)}; all if none", "FIGURE", nargs="*"),
+            _flag("--quick", "about two minutes on two cores instead of thirty"),
+            _path("--out", "folder for results, figures and index.html"),
+        )
+    },
+    interrupted="interrupted; what is finished is kept, the same command goes on from there",
+    module="reproduce",
+)
+COMMANDS = (INGEST, FIT, RESUME, SHOW, PREDICT, REPORT, REPRODUCE)
