@@ -1,13 +1,7 @@
 """The command line: `tallbayes ingest`, `fit`, `show`, `predict`, `report` and `reproduce`; also `python -m tallbayes`.
 
-    0    done; of fit: converged
-    1    a defect of ours: TALLBAYES_TRACEBACK=1 shows where
-    2    bad input: nothing was written
-    3    fit stopped early, or has doubts: what was computed is printed, and kept in --out
-    130  Ctrl-C before there was anything to keep; after that of ingest the same command goes on
-    141  whoever read the output has gone
-
-This file holds how a command is read and how it ends, `options` what may be asked, the other modules what is done.
+This file holds how a command is read and how it ends, `options` what may be asked and the exit codes (beside those,
+141 where whoever read the output has gone), the other modules what is done.
 """
 
 from __future__ import annotations

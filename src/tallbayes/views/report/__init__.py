@@ -19,6 +19,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Status
+from tallbayes.results.export import formula_of
 from tallbayes.results.result import Result, family_of
 from tallbayes.rows.atomic import replacing
 from tallbayes.views.report.answer import answer, as_pairs, finding
@@ -127,7 +128,7 @@ def _title(result: Result, effects: Effects) -> str:
 
 
 def _header(result: Result, effects: Effects, settings: dict[str, Any], title: str) -> Markup:
-    formula = settings.get("formula") or _formula(result)
+    formula = settings.get("formula") or formula_of(result)
     links = [("#answer", "The answer"), ("#certainty", "How sure"), ("#cost", "What it cost")]
     return element(
         "header",
@@ -137,11 +138,6 @@ def _header(result: Result, effects: Effects, settings: dict[str, Any], title: s
         _status(result, settings),
         element("nav", *(element("a", text, href=href) for href, text in links), aria_label="Parts of this report"),
     )
-
-
-def _formula(result: Result) -> str | None:
-    encoding = result.encoding
-    return None if encoding is None else f"{encoding['response']} ~ {encoding['coding']['right']}"
 
 
 def _lead(result: Result, effects: Effects, settings: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property
 from math import isfinite
 
 from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_ratio, ratio_name
+from tallbayes.results.export import readable as with_readable_posterior
 from tallbayes.results.result import Result
 from tallbayes.views.report.terms import Term, terms_of
 
@@ -82,9 +83,7 @@ def effects_of(result: Result) -> Effects:
 
 def readable(result: Result) -> Result:
     """With the means and sds of its parameters alone, and without a posterior that only its own process can read."""
-    posterior = result.posterior
-    if posterior is not None and posterior.live is None and posterior.reading is None:
-        posterior = None
+    posterior = with_readable_posterior(result).posterior
     size = None if posterior is None else len(posterior.labels)
     standard = {name: each for name, each in result.estimates.items() if name in ("mean", "sd")}
     size = next((each.structure.size for each in standard.values()), 0) if size is None else size
