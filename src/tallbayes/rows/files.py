@@ -18,7 +18,7 @@ from typing import Any
 from tallbayes.errors import DataError, TableError, explain
 from tallbayes.rows.formats import SUFFIXES, format_of, is_compressed, reading
 from tallbayes.rows.packing import kind_of_type, merged
-from tallbayes.rows.sources import no_such_column, open_source
+from tallbayes.rows.sources import open_source
 
 # A guess is enough: of how many times its size a compressed file is.
 COMPRESSION = 6
@@ -103,24 +103,17 @@ def shared_columns(files: list[File], columns: Sequence[str] | None) -> dict[str
             wanted = list(dict.fromkeys(source.names if columns is None else columns))
             if not wanted:
                 raise DataError(explain("at least one column", "none", f"those of {file.label}"))
-        _require_columns(file, source.names, wanted, files[0] if columns is None else None)
         source.require(wanted)
+        extra = [name for name in source.names if name not in wanted] if columns is None else []
+        if extra:
+            got = f"{extra[0]!r} in {file.label}, which {files[0].label} does not have"
+            raise DataError(explain("the same columns in all files", got, "name those to keep: columns=[...]"))
         with reading(file.path):
             schema = format_of(file.path).schema(file.path)
         for name, type_ in zip(schema.names, schema.types, strict=True):
             if name in wanted:
                 kinds[name] = merged(kinds.get(name, ""), kind_of_type(name, type_, file.label), name, file.label)
     return {name: kinds[name] for name in wanted}
-
-
-def _require_columns(file: File, names: Sequence[str], wanted: list[str], first: File | None) -> None:
-    for name in wanted:
-        if name not in names:
-            raise no_such_column(name, names, file.label)
-    extra = [name for name in names if name not in wanted] if first else []
-    if extra and first:
-        got = f"{extra[0]!r} in {file.label}, which {first.label} does not have"
-        raise DataError(explain("the same columns in all files", got, "name those to keep: columns=[...]"))
 
 
 def packed_bytes(file: File, row_bytes: int) -> float:

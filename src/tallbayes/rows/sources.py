@@ -63,15 +63,12 @@ class Source:
     def require(self, columns: Sequence[str]) -> None:
         """Refuse names that are not there, or not once."""
         for name in columns:
-            self._require_one(name)
-
-    def _require_one(self, name: str) -> None:
-        count = self.names.count(name)
-        if count == 0:
-            raise no_such_column(name, self.names, self.label)
-        if count > 1:
-            got = f"{count} of that name in {self.label}"
-            raise DataError(explain(f"one column {name!r}", got, "rename one of them"))
+            count = self.names.count(name)
+            if count == 0:
+                raise no_such_column(name, self.names, self.label)
+            if count > 1:
+                got = f"{count} of that name in {self.label}"
+                raise DataError(explain(f"one column {name!r}", got, "rename one of them"))
 
 
 def suggestion(name: str, names: Sequence[str], otherwise: str) -> str:
