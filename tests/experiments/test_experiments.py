@@ -117,7 +117,7 @@ def drawn(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     for name in ("sample_levels", "repeat", "subject"):
         patch.setattr(runs, name, _refuse)
-    patch.setattr("tallbayes.sampler.levels.sample_level", _refuse)
+    patch.setattr("tallbayes.sampler.levels.Problem.sample", _refuse)
     try:
         page = reproduce.draw_all(folder, quick=False)
     finally:

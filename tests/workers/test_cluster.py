@@ -195,7 +195,9 @@ def test_what_cannot_submit_is_refused() -> None:
 
 def test_a_pool_whose_process_dies_is_one_error(pool: ProcessPoolExecutor) -> None:
     def kill(_: Any) -> None:
-        os.kill(next(iter(pool._processes)), signal.SIGKILL)
+        # A pool that nobody has asked for anything yet has no processes.
+        for process in list(pool._processes)[:1]:
+            os.kill(process, signal.SIGKILL)
 
     with pytest.raises(tb.WorkerError, match=r"runs to the end.*BrokenProcessPool.*ledger="):
         tb.estimate(MODEL, FEW_ROWS, executor=pool, progress=kill, **MANY_BLOCKS)
@@ -300,8 +302,8 @@ def test_rows_on_disk_are_opened_where_they_are(cluster: Cluster, tmp_path: Path
 
 def problem_of(result: tb.Result) -> Any:
     assert result.continuation is not None
-    before = result.continuation.args[1]  # type: ignore[attr-defined]
-    return before.run.problem
+    before = result.continuation.args[0]  # type: ignore[attr-defined]
+    return before.finished.run.problem
 
 
 def test_the_command_line_fits_on_a_cluster(
