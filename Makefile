@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-profile \
-	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
+	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make attack-rows   1 to 10 deciding rows of 10^3 to 10^6, 50 seeds of every class (resumable, hours)"
 	@echo "make attack-page   write what was found into docs/what-we-tried-to-break.md"
 	@echo "make mutate      deliberate bugs, each of which must turn a test red (20 minutes)"
+	@echo "make same-bits   has a bit of any answer changed? small calls of every kind, against those on record (5 minutes)"
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-budgets     end ten problems at twenty instants each (15 minutes)"
@@ -124,6 +125,9 @@ attack-page: $(STAMP)
 
 mutate: $(STAMP)
 	@$(BIN)/python benchmarks/mutations.py
+
+same-bits: $(STAMP)
+	@$(COMPILED) XLA_FLAGS= $(BIN)/python benchmarks/same_bits.py --against benchmarks/results/same_bits.json
 
 bench-cost: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/cost.py
