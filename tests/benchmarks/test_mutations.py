@@ -67,7 +67,7 @@ def test_the_twelve_that_are_asked_for_are_there() -> None:
 @pytest.mark.parametrize("before", ["no such text", "import"])
 def test_control_a_text_that_is_not_there_once_is_refused(before: str) -> None:
     lost = mutations.Mutation("lost", "sampler/levels.py", before, "", ())
-    with pytest.raises(ValueError, match=r"lost: expected the text once in levels\.py; got it \d+ times"):
+    with pytest.raises(ValueError, match=r"lost: expected the text once in sampler/levels\.py; got it \d+ times"):
         lost.applied(SOURCE)
 
 

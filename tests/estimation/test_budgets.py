@@ -114,7 +114,7 @@ SLOW = [pytest.param(name, np.inf, marks=pytest.mark.slow) for name in LONG]
 
 @pytest.mark.parametrize(("name", "most"), [*EVERY, *SOME, *SLOW])
 def test_the_time_may_be_over_at_any_look(name: str, most: float, looks: Looks, tmp_path: Path) -> None:
-    """At every one, or at so many of them, evenly spread."""
+    """At every one, or at so many of them, evenly spread, and the last."""
     run = RUNS[name]
     run(max_seconds=FAR)
     looks.at(np.inf)
@@ -122,7 +122,7 @@ def test_the_time_may_be_over_at_any_look(name: str, most: float, looks: Looks, 
     assert whole.converged
     number, statuses, seen = looks.counted, set(), set()
     assert number > 20
-    for last in range(1, number, max(1, int(number / most))):
+    for last in [*range(1, number, max(1, int(number / most))), number - 1]:
         looks.at(last)
         result = run(max_seconds=FAR)
         statuses.add(result.status)

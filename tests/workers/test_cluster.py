@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
@@ -195,9 +196,10 @@ def test_what_cannot_submit_is_refused() -> None:
 
 def test_a_pool_whose_process_dies_is_one_error(pool: ProcessPoolExecutor) -> None:
     def kill(_: Any) -> None:
-        # A pool that nobody has asked for anything yet has no processes.
+        # A pool that nobody has asked for anything yet has no processes, and one is dead once.
         for process in list(pool._processes)[:1]:
-            os.kill(process, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
     with pytest.raises(tb.WorkerError, match=r"runs to the end.*BrokenProcessPool.*ledger="):
         tb.estimate(MODEL, FEW_ROWS, executor=pool, progress=kill, **MANY_BLOCKS)

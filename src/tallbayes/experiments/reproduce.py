@@ -22,7 +22,7 @@ UNMEASURED = [
     Claim(
         "abstract, conclusion",
         "The method is easily parallelised over a heterogeneous architecture.",
-        "samples are independent, and the same bits come from any number of threads in any order (tests/"
+        "samples are independent, and the same bits come from any number of threads in any order (tests/laws/"
         "test_reproducibility.py); no cluster was measured here",
         "holds on one machine",
         "",
