@@ -14,9 +14,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
