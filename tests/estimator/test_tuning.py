@@ -1,7 +1,7 @@
 """The tuner on made-up pilots whose law is known: which pairs (h_0, n) are tried, which is taken, and what that costs.
 
 The differences of levels 0 and 1 are drawn with the sds that a test gives, pairs of paths contract at the rate it
-gives; nothing is compiled. That the record reaches the result and its text is in test_result.py.
+gives; nothing is compiled. That the record reaches the result and its text is in test_result.py and test_text.py.
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -1,65 +1,34 @@
-"""What leaves for pandas, xarray, ArviZ, matplotlib and notebooks is what the result says, under names that fit."""
+"""What leaves for pandas, xarray and ArviZ is what the result says, under names that fit."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from scenarios import logistic_rows
+from named_results import COEFFICIENTS, FORMULA, NUMBER, as_fitted, awkward_run, named, reshaped
 
 import tallbayes as tb
-from tallbayes.posterior.coordinates import Part, Reading
-from tallbayes.posterior.prediction import Prediction
+from tallbayes.posterior.coordinates import Part
 from tallbayes.results import export
-from tallbayes.results.coefficients import Number
-from tallbayes.results.comparisons import Comparison
 from tallbayes.results.result import Regression
 from tallbayes.structure import Structure
-from tallbayes.views import notebook, plots
-from tallbayes.views.report.effects import effects_of
-
-NUMBER = Structure.leaf(())
-REALS = (Part("real", (), (4,)),)
-FORMULA = {"response": "late", "coding": {"right": "hour + C(kind)"}}
-
-
-def named(**children: Structure) -> Structure:
-    return Structure.container("dict", list(children.items()))
-
-
-COEFFICIENTS = Structure.container("dict", [(name, NUMBER) for name in ("Intercept", "hour", "a<b", "cost$ in $")])
+from tallbayes.views import plots
 
 
 @pytest.fixture(scope="module")
 def result() -> tb.Result:
-    """Four slopes, and quantities whose names need care: one is called like a parameter."""
-    quantities = {"mean": "mean", "sd": "sd", "odds": lambda theta: {"a<b": theta[:2] ** 2}, "[0]": lambda theta: 1.0}
-    rows = logistic_rows(200, (0.8, -0.2, 0.3, 0.1))
-    return tb.estimate(tb.families.logistic(), rows, quantities, tolerance=0.5, seed=1)
-
-
-def reshaped(result: tb.Result, structure: Structure, parts: Any = REALS, **changes: Any) -> tb.Result:
-    """The same numbers as parameters of another model, as if loaded from a file."""
-    estimates = {
-        name: replace(each, structure=structure) if name in ("mean", "sd") else each
-        for name, each in result.estimates.items()
-    }
-    posterior = replace(result.posterior, stored=Reading(structure, parts), live=None)
-    return replace(result, estimates=estimates, posterior=posterior, **changes)
+    return awkward_run()
 
 
 @pytest.fixture(scope="module")
 def fitted(result: tb.Result) -> tb.Result:
-    """As by a formula."""
-    return reshaped(result, COEFFICIENTS, encoding=FORMULA)
+    return as_fitted(result)
 
 
 @pytest.fixture(scope="module")
@@ -305,200 +274,3 @@ def test_arviz_one_is_told_to_take_the_tree(result: tb.Result, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "arviz", SimpleNamespace(__version__="1.3.0"))
     with pytest.raises(tb.InputError, match=r"got ArviZ 1\.3\.0\. Try: result\.to_datatree\(\)"):
         export.to_inferencedata(result)
-
-
-# matplotlib
-
-
-@pytest.fixture
-def pyplot() -> Iterator[Any]:
-    """Without a display, and without a figure left open."""
-    pytest.importorskip("matplotlib").use("Agg")
-    from matplotlib import pyplot
-
-    yield pyplot
-    pyplot.close("all")
-
-
-def labels_of(ax: Any) -> list[str]:
-    ax.figure.canvas.draw()
-    return [label.get_text() for label in ax.get_yticklabels()]
-
-
-def test_a_plot_shows_ratios_of_slopes_where_the_family_has_them(fitted: tb.Result, pyplot: Any) -> None:
-    ax = plots.plot(fitted)
-    assert labels_of(ax) == ["hour", "a<b", "cost$ in $"]
-    assert ax.get_xscale() == "log"
-    assert ax.get_xlabel() == "odds ratio"
-    intervals = ax.collections[0].get_segments()
-    expected = [(np.exp(each.lower.value), np.exp(each.upper.value)) for each in fitted.coefficients()[1:]]
-    np.testing.assert_allclose([segment[:, 0] for segment in intervals], expected)
-    assert pyplot.get_fignums() == [ax.figure.number]
-    assert pyplot.gcf() is ax.figure
-
-
-def test_a_plot_of_coefficients_shows_errors_and_laplace(fitted: tb.Result, pyplot: Any) -> None:
-    """The first two of three, in the caller's own axes."""
-    figure, mine = pyplot.subplots()
-    ax = plots.plot(fitted, ax=mine, ratios=False, most=2)
-    assert ax is mine
-    assert pyplot.get_fignums() == [figure.number]
-    assert ax.get_xlabel() == "coefficient (the first 2 of 3)"
-    whiskers, laplace = (ax.collections[place].get_segments() for place in (1, 2))
-    _, hour, other, _ = fitted.coefficients()
-    ends = [(n.value - n.error, n.value + n.error) for each in (hour, other) for n in (each.lower, each.upper)]
-    np.testing.assert_allclose([segment[:, 0] for segment in whiskers], ends)
-    np.testing.assert_allclose(laplace[0][:, 0].mean(), hour.laplace_mean)
-    words = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert words == ["95% interval", "error of its ends", "Laplace's approximation"]
-
-
-def test_a_plot_without_the_posterior_is_of_means_and_sds(fitted: tb.Result, pyplot: Any) -> None:
-    ax = plots.plot(replace(fitted, posterior=None), ratios=False)
-    segments = ax.collections[0].get_segments()
-    mean, sd = (fitted[name].flat_value[1] for name in ("mean", "sd"))
-    np.testing.assert_allclose(segments[0][:, 0], [mean - 1.96 * sd, mean + 1.96 * sd], atol=1e-4 * sd)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mean ± 1.96 sd", "error of its ends"]
-
-
-def test_a_plot_and_a_report_state_the_same_error_of_an_end(fitted: tb.Result, pyplot: Any) -> None:
-    """Without the posterior: that of the mean and 1.96 times that of the sd, since both come of the same paths."""
-    bare = replace(fitted, posterior=None, encoding=None)
-    whiskers = plots.plot(bare, ratios=False).collections[1].get_segments()
-    effects = [each for each in effects_of(bare).all if not each.term.is_intercept]
-    stated = [(end.value - end.error, end.value + end.error) for each in effects for end in (each.lower, each.upper)]
-    np.testing.assert_allclose([segment[:, 0] for segment in whiskers], stated)
-    error = fitted["mean"].flat_error[1] + 1.959964 * fitted["sd"].flat_error[1]
-    assert effects[0].upper.error == pytest.approx(error, rel=1e-6)
-
-
-def test_a_plot_of_an_intercept_alone_shows_it(result: tb.Result, pyplot: Any) -> None:
-    alone = reshaped(result, named(intercept=Structure.leaf((4,))))
-    assert labels_of(plots.plot(alone)) == [f"intercept[{place}]" for place in range(4)]
-
-
-def test_a_plot_bears_numbers_that_are_not_known(result: tb.Result, pyplot: Any) -> None:
-    broken = replace(result["mean"], flat_value=np.array([1.0, np.nan, 1e4, 0.0]), flat_bias_bound=np.full(4, np.inf))
-    ax = plots.plot(replace(result, posterior=None, estimates={"mean": broken}))
-    assert len(labels_of(ax)) == 4
-
-
-def test_what_cannot_be_plotted_is_refused(result: tb.Result, pyplot: Any) -> None:
-    with pytest.raises(tb.InputError, match="logs of ratios"):
-        plots.plot(replace(result, regression=None), ratios=True)
-    with pytest.raises(tb.InputError, match="most at least 1"):
-        plots.plot(result, most=0)
-    with pytest.raises(tb.InputError, match="means and sds"):
-        plots.plot(replace(result, posterior=None, estimates={"odds": result["odds"]}))
-    assert pyplot.get_fignums() == []
-
-
-# notebooks
-
-
-class Reader(HTMLParser):
-    """Cells of all tables, row by row; every tag must close, and nothing may run or paint."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.rows: list[list[str]] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-        assert "background" not in text
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        assert tag in {
-            "div",
-            "table",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-            "span",
-            "b",
-            "br",
-            "details",
-            "summary",
-            "ul",
-            "li",
-        }
-        assert {name for name, _ in attrs} <= {"style", "class"}
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("th", "td"):
-            self.rows[-1].append("")
-        if tag != "br":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "tr" in self.open:
-            self.rows[-1][-1] += data
-
-
-def test_the_html_has_every_coefficient_with_its_errors(fitted: tb.Result) -> None:
-    text = notebook.html(fitted)
-    rows = Reader(text).rows
-    assert rows[0] == ["coefficient", "mean", "sd", "2.5%", "97.5%"]
-    assert [row[0] for row in rows[1:5]] == list(COEFFICIENTS.keys)
-    assert "a<b" not in text
-    for row, known in zip(rows[1:5], fitted.coefficients(), strict=True):
-        for cell, number in zip(row[1:], (known.mean, known.sd, known.lower, known.upper), strict=True):
-            value, error = (float(part) for part in cell.split("±"))
-            assert abs(value - number.value) <= 0.1 * number.error
-            assert error == pytest.approx(number.error, rel=0.06)
-    assert [row[0] for row in rows[5:]] == ["quantity", "odds.a<b[0]", "odds.a<b[1]", "[0]"]
-    assert "late ~ hour + C(kind)</b> · logistic · 200 rows" in text
-    assert str(fitted.status) in text
-    assert f"{fitted.cost.evaluations:,} row gradients" in text
-
-
-def test_the_html_says_what_failed(result: tb.Result) -> None:
-    strict = replace(result["mean"], flat_tolerance=np.array([1.0, 0.0, np.nan, 1.0]))
-    notes = ("<script>alert(1)</script>",)
-    failed = replace(result, estimates={"mean": strict}, status=tb.Status.max_seconds, notes=notes)
-    text = notebook.html(failed)
-    assert [row[-1] for row in Reader(text).rows[1:]] == ["", "not met", "not met", ""]
-    assert f"<b>{tb.Status.max_seconds}</b>" in text
-
-
-def test_the_html_of_little(result: tb.Result) -> None:
-    """No paths; no parameters; a function of the user's own that is called mean; nothing at all."""
-    assert Reader(notebook.html(replace(result, posterior=None))).rows[0] == ["coefficient", "mean", "sd"]
-    only = replace(result, posterior=None, estimates={"odds": result["odds"]})
-    assert Reader(notebook.html(only)).rows[0] == ["quantity", "expectation"]
-    own = replace(result["odds"], name="mean")
-    rows = Reader(notebook.html(replace(result, estimates={"mean": own}))).rows
-    assert [row[0] for row in rows[-2:]] == ["mean.a<b[0]", "mean.a<b[1]"]
-    assert Reader(notebook.html(replace(result, posterior=None, estimates={}))).rows == []
-
-
-def test_the_html_leaves_out_what_would_take_long(result: tb.Result, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook, "MOST_WORK", 100)
-    monkeypatch.setattr(notebook, "MAX_ROWS", 3)
-    text = notebook.html(result)
-    assert Reader(text).rows[0] == ["coefficient", "mean", "sd"]
-    assert "... and 1 more" in text
-    other = reshaped(result, Structure.leaf((4,)), (Part("ordered", (), (4,)),))
-    monkeypatch.setattr(notebook, "MOST_WORK", 10**9)
-    assert Reader(notebook.html(other)).rows[0] == ["coefficient", "mean", "sd"]
-
-
-def test_the_html_of_parts(result: tb.Result) -> None:
-    rows = Reader(notebook.estimate_html(result["odds"])).rows
-    assert [row[0] for row in rows] == ["odds", "a<b[0]", "a<b[1]"]
-    assert len(rows[1]) == 5
-    numbers = np.linspace(0.1, 0.9, 100)
-    rows = Reader(notebook.prediction_html(Prediction(*[numbers] * 6))).rows
-    assert rows[0] == ["row", "prediction", "sd", "error", "sd_error"]
-    assert len(rows) == notebook.MAX_ROWS + 1
-    number = Number(0.5, 0.01)
-    compared = Comparison("a<b", "c", number, number, number, number, number, number, "odds ratio")
-    text = notebook.comparison_html(compared)
-    assert [row[0] for row in Reader(text).rows] == ["", "a<b - c", "odds ratio"]
-    assert "P(a&lt;b &gt; c) = 0.500" in text

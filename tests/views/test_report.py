@@ -10,22 +10,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from html import escape, unescape
-from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from page_reader import Reader, cells_of, faults
 from reports import (
     CARRIERS,
     COMPARISONS,
     HOSTILE,
-    INF,
-    NAN,
     PREDICTIONS,
     RESULTS,
     all_pages,
-    encoding_of,
     made,
     regression,
 )
@@ -36,103 +32,12 @@ from tallbayes.estimator.estimates import Status
 from tallbayes.results.result import Result
 from tallbayes.structure import Structure
 from tallbayes.views.report import MEANINGS, render_report, write_report
-from tallbayes.views.report.markup import element, figures, measured, plain, table
-from tallbayes.views.report.scales import by_magnitude, linear_ticks, log_ticks, scale_of
-from tallbayes.views.report.stylesheet import DARK, LETTERS, LIGHT, MARKS, SHEET
-from tallbayes.views.report.terms import terms_of
+from tallbayes.views.report.markup import figures
 
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
     return all_pages()
-
-
-# Reading pages
-
-
-class Reader(HTMLParser):
-    """The elements of a page in order, with attributes and text; complains of what is not closed."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
-        self.open: list[int] = []
-        self.inside: dict[int, list[str]] = {}
-        self.feed(page)
-        self.close()
-        assert not self.open, f"never closed: {[self.elements[place][0] for place in self.open]}"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len(dict(attrs)) == len(attrs), f"an attribute twice in {tag}"
-        self.inside[len(self.elements)] = [self.elements[place][0] for place in self.open]
-        self.elements.append((tag, dict(attrs), []))
-        if tag not in ("meta", "link", "br", "hr"):
-            self.open.append(len(self.elements) - 1)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.elements[self.open[-1]][0] == tag, f"</{tag}> closes {self.elements[self.open[-1]][0]}"
-        self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        for place in self.open:
-            self.elements[place][2].append(data)
-
-    def all(self, tag: str, **wanted: str) -> list[tuple[dict[str, str | None], str]]:
-        return [
-            (attributes, "".join(text))
-            for name, attributes, text in self.elements
-            if name == tag and all(attributes.get(key.rstrip("_")) == value for key, value in wanted.items())
-        ]
-
-    def text(self) -> str:
-        """What a reader can see."""
-        (_, body), *_ = self.all("body")
-        return body
-
-
-def faults(page: str) -> list[str]:
-    """Whatever is wrong with a page for readers, screen readers or the network."""
-    found, reader = [], Reader(page)
-    elements = reader.elements
-    identities = [attributes["id"] for _, attributes, _ in elements if "id" in attributes]
-    if len(set(identities)) < len(identities):
-        found.append("an id twice")
-    for tag, attributes, _ in elements:
-        for name in ("src", "href", "action", "srcset", "poster"):
-            target = attributes.get(name)
-            if target is not None and not target.startswith(("#", "data:")):
-                found.append(f"{tag} {name} leaves the page")
-            if target is not None and target.startswith("#") and target[1:] not in identities:
-                found.append(f"{tag} points at nothing")
-        for each in (attributes.get("aria-labelledby") or "").split():
-            if each not in identities:
-                found.append(f"{tag} is labelled by nothing")
-        if tag in ("script", "iframe", "object", "embed", "img") or any(name.startswith("on") for name in attributes):
-            found.append(f"{tag} is not wanted")
-    if "url(" in page or "@import" in page:
-        found.append("the style loads something")
-    headings = [(int(tag[1]), "".join(text).strip()) for tag, _, text in elements if re.fullmatch("h[1-6]", tag)]
-    if [level for level, _ in headings].count(1) != 1 or headings[0][0] != 1:
-        found.append("not one h1, first")
-    if any(after > before + 1 for (before, _), (after, _) in pairwise(headings)):
-        found.append("a level of headings is left out")
-    if not all(text for _, text in headings):
-        found.append("an empty heading")
-    if reader.all("html")[0][0].get("lang") != "en" or not reader.all("title")[0][1].strip():
-        found.append("no language or title")
-    if any("scope" not in attributes for attributes, _ in reader.all("th")):
-        found.append("a th without scope")
-    if len(reader.all("caption")) != len(reader.all("table")) or not all(text for _, text in reader.all("caption")):
-        found.append("a table without caption")
-    for place, (tag, attributes, _) in enumerate(elements):
-        if tag == "svg":
-            within = [
-                t for p, (t, _, text) in enumerate(elements) if reader.inside[p][-1:] == ["svg"] and p > place and text
-            ]
-            if attributes.get("role") != "img" or within[:2] != ["title", "desc"]:
-                found.append("a drawing that says nothing")
-    return found
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -189,34 +94,6 @@ def test_names_cannot_become_markup(pages: dict[str, str]) -> None:
     render_report(odd).encode()
 
 
-# What it says
-
-
-def cells_of(page: str) -> list[str]:
-    """Cells of tables and terms of drawings, as text."""
-    reader = Reader(page)
-    return [text for _, text in [*reader.all("td"), *reader.all("th"), *reader.all("text")]]
-
-
-def test_numbers_are_given_to_the_second_digit_of_their_error() -> None:
-    result = made(["location"], np.array([1.23456789]), np.array([0.1]))
-    texts = cells_of(render_report(result))
-    assert "1.2346± 0.0011" in [text.replace("\N{NO-BREAK SPACE}", " ") for text in texts]
-    assert figures(0.5, 0.0996) == ("0.50", "0.10")
-    assert figures(-0.00001, 0.01) == ("0.000", "0.010")
-    assert figures(1.0, 1e-14) == ("1.000000000000", "1.0e−14")
-    assert figures(3e-9, 1.2e-10) == ("3.00e−9", "1.2e−10")
-    assert figures(NAN, 1.0) == ("unknown", "")
-    assert plain(INF) == "unknown"
-
-
-def test_points_stand_below_points() -> None:
-    column = measured("a", [(1.5, 0.01), (22.25, 0.0012), (3.0, 12.0)])
-    room = [re.findall(r'<i style="width:([\d.]+)ch">', str(cell)) for cell in column.cells]
-    assert [str(cell).split("<")[0] for cell in column.cells] == ["1.500", "22.2500", "3"]
-    assert room == [["1"], [], ["4.5"]]
-
-
 @pytest.mark.parametrize(("family", "ratio"), [("logistic", "odds ratio"), ("poisson", "rate ratio")])
 def test_ratios_are_exponentials_and_leave_the_intercept_out(family: str, ratio: str) -> None:
     result = regression(family)
@@ -243,24 +120,6 @@ def test_columns_of_a_factor_stand_together(pages: dict[str, str]) -> None:
     assert {"EV", "UA", HOSTILE} <= set(texts)
     assert "carrier[T.EV]" not in texts
     assert "late. rather than on time · carrier, against AA" in cells_of(pages["multinomial"])
-
-
-def test_terms_are_read_off_the_encoding() -> None:
-    columns = ["C(month)[T.2]", "a:b", "hour:kind[T.x:y]", "kind[T.x:y]", "kind[u]:C(month)[T.2]", "poly(a, 2)[1]"]
-    encoding = encoding_of(columns, {"C(month)": [1, 2], "kind": ["u", "x:y"]})  # type: ignore[list-item]
-    found = terms_of(made(columns, encoding=encoding), ["Intercept", *columns, "noise_scale"])
-    assert [(each.factor, each.label, each.reference, each.is_category) for each in found] == [
-        ("", "Intercept", "", False),
-        ("month", "2", "1", True),
-        ("", "a:b", "", False),
-        ("hour : kind", "x:y", "", False),
-        ("kind", "x:y", "u", True),
-        ("kind : month", "u : 2", "", True),
-        ("", "poly(a, 2)[1]", "", False),
-        ("", "noise_scale", "", False),
-    ]
-    assert [each.is_intercept for each in found] == [True] + [False] * 7
-    assert found[-1].is_extra
 
 
 @pytest.mark.parametrize("status", [each for each in Status if each is not Status.converged])
@@ -394,63 +253,6 @@ def test_drawings_say_what_they_show(pages: dict[str, str]) -> None:
     assert "3 of 4 odds ratios are clear of 1" in said[0]
     assert len(said) == 6
     assert any("\N{GREEK SMALL LETTER BETA} = 2.00" in each for each in said)
-
-
-# Parts
-
-
-def test_elements_escape_what_is_not_markup() -> None:
-    assert (
-        element("p", "a < b", None, element("b", '"'), class_="x&y") == '<p class="x&amp;y">a &lt; b<b>&quot;</b></p>'
-    )
-    assert "&lt;i&gt;" in table("<i>", "a", ["b"], [])
-
-
-@pytest.mark.parametrize("ends", [(-0.3, 0.2), (1e-7, 3e-7), (-4e8, 9e8), (0.99975, 1.0001), (5.0, 5.5)])
-def test_ticks_of_a_linear_axis(ends: tuple[float, float]) -> None:
-    scale = scale_of(ends, False, 6)
-    places = [tick.place for tick in scale.ticks]
-    assert 2 <= len(places) <= 7
-    assert scale.low < ends[0] < ends[1] < scale.high
-    assert all(scale.low <= place <= scale.high for place in places)
-    assert len({tick.text for tick in scale.ticks}) == len(places)
-
-
-@pytest.mark.parametrize("ends", [(-0.01, 0.01), (-0.5, 0.4), (-1.0, 2.0), (-9.0, 3.0), (-40.0, 60.0), (-2e-5, 0.0)])
-def test_ticks_of_a_logarithmic_axis(ends: tuple[float, float]) -> None:
-    ticks = log_ticks(*ends, 6)
-    assert 2 <= len(ticks) <= 8
-    values = [float(tick.text.replace(",", "").replace("−", "-")) for tick in ticks]
-    np.testing.assert_allclose(np.log(values), [tick.place for tick in ticks], atol=1e-6)
-    assert linear_ticks(0.0, 1.0, 5)[0].text == "0.0"
-
-
-def test_small_intervals_get_an_axis_of_their_own() -> None:
-    assert by_magnitude([5.0, 6.0, 0.1], [0.5, 0.4, 0.02], 0.02, 8.0) == [0, 0, 1]
-    assert by_magnitude([5.0, 6.0, 0.1], [0.5, 0.4, 0.2], 0.02, 8.0) == [0, 0, 0]
-    assert by_magnitude([], [], 0.02, 8.0) == []
-
-
-def luminance(colour: str) -> float:
-    parts = np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) / 255
-    return float(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])
-
-
-def contrast(a: str, b: str) -> float:
-    """As WCAG 2 has it."""
-    darker, lighter = sorted([luminance(a), luminance(b)])
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
-def test_letters_and_marks_can_be_told_from_what_they_stand_on(palette: dict[str, str]) -> None:
-    assert set(LIGHT) == set(DARK)
-    assert all(contrast(palette[text], palette[paper]) >= 4.5 for text, paper in LETTERS)
-    assert all(contrast(palette[mark], palette[paper]) >= 3 for mark, paper in MARKS)
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") < 4.5
-    assert set(re.findall(r"var\(--([\w-]+)\)", SHEET)) == set(palette)
-    assert not re.findall(r"#[0-9a-f]{3,6}\b", SHEET.split("* {", 1)[1])
 
 
 # Files
