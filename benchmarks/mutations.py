@@ -39,7 +39,7 @@ from tallbayes.views.text import table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutations.json"
-LEFT_OUT = (".git", ".venv", "__pycache__", "results", "build", "dist", "*.html")
+LEFT_OUT = (".git", ".venv", "__pycache__", "build", "dist", "*.html", "*.jsonl")
 QUICKLY = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
