@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 from scenarios import logistic_by_hand, paper_rows
 
 import tallbayes as tb
+from tallbayes import threads
 from tallbayes.document import to_json
 from tallbayes.laplace import laplace_level
 from tallbayes.preparation import prepare
@@ -328,6 +330,27 @@ def test_the_interpreter_exits_though_a_program_was_left_behind(seconds: float) 
     command = [sys.executable, "-c", LEFT_BEHIND, str(seconds)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=200, env=alone)
     assert (ended.returncode, ended.stderr) == (3, "")
+
+
+def test_an_exit_waits_for_what_a_compiler_still_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it took to compile: coming back while the interpreter is taken down, its thread aborted it."""
+    for name, fresh in (("_leaving", threading.Event()), ("_busy", set()), ("_kept", set()), ("SECONDS_AT_EXIT", 0.5)):
+        monkeypatch.setattr(threads, name, fresh)
+    begun, back = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with threads.not_to_be_left():
+            begun.set()
+            time.sleep(1.0)
+        time.sleep(0.1)
+        back.set()
+
+    workers = threads.Threads(1)
+    workers.submit(work)
+    assert begun.wait(60)
+    threads._wait_at_exit()
+    assert back.is_set()
+    workers.shutdown()
 
 
 def test_an_estimator_of_scikit_learn_has_its_columns_whenever_it_ends(looks: Looks) -> None:
