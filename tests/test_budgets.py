@@ -229,6 +229,36 @@ def test_a_watch_counts_passes_of_a_phase_and_rows_of_a_pass() -> None:
         assert not passed()
 
 
+def effects_of(num_groups: int, start: float = 1.0) -> tuple[tb.Model, np.ndarray]:
+    """Centred: the density has no bound as the scale goes to nothing, and no climb ends."""
+    model = tb.Model(
+        lambda theta: -0.5 * jnp.sum((theta["effect"] / theta["scale"]) ** 2) - num_groups * jnp.log(theta["scale"]),
+        lambda theta, row: -0.5 * (row - theta["effect"][0]) ** 2,
+        {"effect": np.zeros(num_groups), "scale": start},
+        constraints={"scale": tb.constraints.positive},
+    )
+    return model, np.linspace(-1.0, 1.0, 8)
+
+
+def test_a_climb_of_many_parameters_that_runs_off_ends_in_a_result(tmp_path: Path) -> None:
+    """Beyond 4,000 of them no balance is sought; it was an error, before or after the time was over by chance."""
+    result = tb.estimate(*effects_of(4_001), tolerance=0.1, max_seconds=FAR)
+    assert result.status is tb.Status.no_mode
+    assert np.all(np.isnan(result["mean"].flat_value))
+    assert not result["mean"].met
+    assert result.notes[0].startswith("mode: expected a posterior of more than 4,000 parameters to have a mode; got")
+    assert "non-centred" in result.notes[0]
+    assert "answer: none, since no mode was found by then" in result.notes
+    read_everything(result, tmp_path)
+    assert result.extend().status is tb.Status.no_mode
+
+
+def test_control_bad_start_values_of_many_parameters_are_refused() -> None:
+    model, rows = effects_of(4_001)
+    with pytest.raises(tb.PosteriorError, match="start values"):
+        tb.estimate(model, np.full_like(rows, 1e200), tolerance=0.1)
+
+
 def crossing_rows() -> dict[str, np.ndarray]:
     x = np.linspace(-1, 1, 40)
     y = 1.0 + 0.3 * x + np.random.default_rng(0).normal(size=40)

@@ -19,7 +19,7 @@ from tallbayes.anchor import Anchor
 from tallbayes.anchored import reads_slabs, run_anchored, tune_anchored
 from tallbayes.conclusion import Finished
 from tallbayes.decisions import Unrecorded
-from tallbayes.errors import DataError, InputError, MethodError, TallbayesError, explain
+from tallbayes.errors import DataError, InputError, MethodError, NoConvergenceError, TallbayesError, explain
 from tallbayes.executors import default_executor
 from tallbayes.extension import Question, check_intervals, conclude_run, known_kinds
 from tallbayes.fingerprint import fingerprint
@@ -30,6 +30,7 @@ from tallbayes.laplace import laplace_level
 from tallbayes.ledger import Ledger, open_ledger
 from tallbayes.levels import BLOCK_PATHS
 from tallbayes.method import Anchored, Method, Multilevel, Randomised, resolve_gradient
+from tallbayes.mode import DENSE_LIMIT
 from tallbayes.mode_answers import Repeat, answer_modes
 from tallbayes.model import Model
 from tallbayes.modes import search_modes
@@ -179,7 +180,15 @@ def _answer(asked: Asked, known: Known, progress: bool | Report | None) -> Resul
             watch.found = None
             if isinstance(end, KeyboardInterrupt) and known.anchor is None:
                 raise
-            return _outlined(asked, known, end, watch)
+            status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+            return _outlined(asked, known, status, watch)
+        except NoConvergenceError as end:
+            if known.target is None or known.target.dimension <= DENSE_LIMIT:
+                raise
+            # Where a climb was that ran off says nothing.
+            known.point = None
+            found = _outlined(asked, known, Status.no_mode, watch)
+            return replace(found, notes=(f"mode: {end}", *found.notes))
     return answer_modes(
         result, question.others, question.prepared, Repeat(partial(_elsewhere, asked), asked.budget, asked.ledger)
     )
@@ -192,8 +201,7 @@ def _elsewhere(asked: Asked, *, anchor: Anchor, ledger: Path | None, **left: Any
     return _answer(elsewhere, Known(), False)
 
 
-def _outlined(asked: Asked, known: Known, end: BaseException, watch: Watch) -> Result:
-    status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+def _outlined(asked: Asked, known: Known, status: Status, watch: Watch) -> Result:
     looks: list[Any] = []
     teller(looks.append)(watch)
     seconds = known.seconds + time.monotonic() - watch.started

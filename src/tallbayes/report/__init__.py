@@ -58,6 +58,9 @@ MEANINGS = {
     "as rough.",
     Status.infinite_variance: "As far out as was looked, the tails of a quantity do not end: its expectation may not "
     "exist, and has no error that could be known. Ask for a median or for a quantile instead.",
+    Status.no_mode: "There are no numbers: the search for the mode, from which all paths start, had no end. That is "
+    "usual where effects have a common scale and are written centred; written non-centred (scale × effect, with "
+    "standard normal effects) they have a mode.",
     Status.inconsistent: f"A check of the sampler against itself failed, which should not happen. {NOT_TO_BE_TRUSTED}",
     Status.second_mode: "The posterior has another mode that these numbers know nothing of. They describe one of them.",
 }
