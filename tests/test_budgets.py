@@ -6,6 +6,7 @@ benchmarks/budgets.py.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -362,10 +363,16 @@ def test_the_interpreter_exits_though_a_program_was_left_behind(seconds: float) 
     assert (ended.returncode, ended.stderr) == (3, "")
 
 
-def test_an_exit_waits_for_what_a_compiler_still_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it took to compile: coming back while the interpreter is taken down, its thread aborted it."""
+@pytest.fixture
+def exiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of which nothing is known yet, and little patience."""
     for name, fresh in (("_leaving", threading.Event()), ("_busy", set()), ("_kept", set()), ("SECONDS_AT_EXIT", 0.5)):
         monkeypatch.setattr(threads, name, fresh)
+
+
+@pytest.mark.usefixtures("exiting")
+def test_an_exit_waits_for_what_a_compiler_still_has_to_do() -> None:
+    """However long it took to compile: coming back while the interpreter is taken down, its thread aborted it."""
     begun, back = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -381,6 +388,22 @@ def test_an_exit_waits_for_what_a_compiler_still_has_to_do(monkeypatch: pytest.M
     threads._wait_at_exit()
     assert back.is_set()
     workers.shutdown()
+
+
+@pytest.mark.usefixtures("exiting")
+def test_an_exit_that_leaves_a_thread_behind_collects_nothing() -> None:
+    """That took seconds, in which the thread could come back."""
+    begun, end = threading.Event(), threading.Event()
+    workers = threads.Threads(1)
+    workers.submit(lambda: begun.set() or end.wait(60))
+    assert begun.wait(60)
+    try:
+        threads._wait_at_exit()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        end.set()
+        workers.shutdown()
 
 
 def test_an_estimator_of_scikit_learn_has_its_columns_whenever_it_ends(looks: Looks) -> None:

@@ -9,6 +9,7 @@ such danger.
 from __future__ import annotations
 
 import atexit
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -61,6 +62,9 @@ def _wait_at_exit() -> None:
         if _busy & _kept and now < last:
             # A compiler that is done still has to come back into Python.
             end = now + SECONDS_AT_EXIT
+    if _busy:
+        # To collect what is left takes as long as the rest of an exit, and ends with the process anyway.
+        gc.freeze()
 
 
 class Threads(Executor):
