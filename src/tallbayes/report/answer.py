@@ -2,6 +2,7 @@
 
 effects        ratios on a logarithmic axis where the family has them, else coefficients; then tables of both
 quantities     the user's own
+modes          see `report_modes`
 predictions    (label, Prediction) pairs
 comparisons    what result.compare returned
 """
@@ -18,8 +19,9 @@ import numpy as np
 from tallbayes.coefficients import Number
 from tallbayes.document import component_names
 from tallbayes.report.charts import Interval, Panel, intervals
-from tallbayes.report.effects import Effect, Effects, most_notable
+from tallbayes.report.effects import Effect, Effects, has_numbers, most_notable
 from tallbayes.report.markup import (
+    UNKNOWN,
     Column,
     Markup,
     column,
@@ -33,6 +35,7 @@ from tallbayes.report.markup import (
     plain,
     table,
 )
+from tallbayes.report.modes import modes
 from tallbayes.report.scales import by_magnitude
 from tallbayes.result import Estimate, Result
 
@@ -53,7 +56,9 @@ def answer(
     result: Result, effects: Effects, predictions: Sequence[tuple[str, Prediction]], comparisons: Sequence[Comparison]
 ) -> Markup:
     """All of it, below its heading."""
-    parts = [_effects(result, effects), _quantities(result, effects.others)]
+    if not has_numbers(result):
+        return element("p", "None: the run ended before it had a number.")
+    parts = [_effects(result, effects), _quantities(result, effects.others), modes(result, effects)]
     parts += [_predictions(result, predictions), _comparisons(comparisons)]
     return join(parts)
 
@@ -225,7 +230,7 @@ def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
         labels += components
         groups += [each.name if len(components) > 1 else ""] * len(components)
         pairs += list(zip(each.flat_value, each.flat_error, strict=True))
-        spans += [f"{_end(low)} to {_end(high)}" for low, high in zip(*each.flat_interval, strict=True)]
+        spans += [_span(low, high) for low, high in zip(*each.flat_interval, strict=True)]
         tolerances += [plain(float(number)) for number in each.flat_tolerance]
         met += [
             "met" if error <= most else "not met"
@@ -239,8 +244,9 @@ def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
     return join([element("h3", "Quantities", id="quantities"), shown])
 
 
-def _end(value: float) -> str:
-    return plain(float(value), 4)
+def _span(low: float, high: float) -> str:
+    """Both ends; the whole line says no more than that nothing is known."""
+    return f"{plain(float(low), 4)} to {plain(float(high), 4)}" if isfinite(low) and isfinite(high) else UNKNOWN
 
 
 def _predictions(result: Result, predictions: Sequence[tuple[str, Prediction]]) -> Markup | None:

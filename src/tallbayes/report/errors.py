@@ -16,7 +16,7 @@ import numpy as np
 from tallbayes.document import component_names
 from tallbayes.moments import Floats
 from tallbayes.report.charts import Interval, Panel, intervals
-from tallbayes.report.effects import NORMAL_END, Effect, Effects, readable
+from tallbayes.report.effects import NORMAL_END, Effect, Effects, has_numbers, readable
 from tallbayes.report.levels import BETA, levels
 from tallbayes.report.markup import (
     Column,
@@ -40,6 +40,8 @@ DEFAULT_ALLOWED = 0.05
 
 def certainty(result: Result, effects: Effects) -> Markup:
     """All of it, below its heading."""
+    if not has_numbers(result):
+        return join([element("p", "There is no number of which to state an error."), levels(result)])
     return join([_budget(result, effects), _ends(result, effects), levels(result), _laplace(result, effects)])
 
 
@@ -95,7 +97,7 @@ def _worst(estimate: Estimate) -> int:
 
 
 def _ends(result: Result, effects: Effects) -> Markup | None:
-    if not effects.all:
+    if not any(each.is_known for each in effects.all):
         return None
     return join([element("h3", "Interval ends"), element("p", " ".join(_about_ends(readable(result), effects)))])
 
