@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-profile \
+.PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
 	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-budgets     end ten problems at twenty instants each (15 minutes)"
+	@echo "make bench-hard        a horseshoe and InstEval within a minute or two each: do they end in a result? (12 minutes)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
 	@echo "make bench-far         where the time goes where the Gaussian is a poor control (1 minute)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
@@ -95,6 +96,9 @@ bench-minibatch: $(BENCH_STAMP)
 
 bench-budgets: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/budgets.py
+
+bench-hard: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/hard_models.py
 
 bench-profile: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/profile_level.py

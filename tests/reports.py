@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.estimation.outline import blank
 from tallbayes.estimator.decisions import Trial, Tuning
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import Contraction
@@ -17,7 +18,7 @@ from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
-from tallbayes.results.result import Cost, Level, Rates, Regression, Result
+from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Result
 from tallbayes.structure import Structure
 from tallbayes.views.report import render_report
 
@@ -158,6 +159,36 @@ def without_numbers() -> Result:
     return replace(result, estimates=nothing, levels=levels, contraction=Contraction(INF, INF, -INF))
 
 
+def with_modes(result: Result, status: Status = Status.second_mode) -> Result:
+    """Beside others: one that was answered, one whose answer ran out of time, and one that was not answered."""
+    mean, sd = result["mean"], result["sd"]
+    moved = replace(result, estimates={"mean": replace(mean, flat_value=mean.flat_value + 5), "sd": sd})
+    answers = replace(moved, status=Status.second_mode), replace(moved, status=Status.max_seconds), None
+    modes = [
+        Mode(share, mean.structure, mean.flat_value + 5, sd.flat_value, answer, "" if answer else "it is <too> light")
+        for share, answer in zip((0.25, 0.1, 0.0004), answers, strict=True)
+    ]
+    return replace(result, status=status, modes=tuple(modes))
+
+
+def outlined(value: float) -> Result:
+    """What is left of a run that ended before its first paths: the Gaussian's answer, or none."""
+    result = made(["a", HOSTILE], kept=False, num_levels=0, status=Status.max_seconds, contraction=None, tuning=None)
+    unknown = {field: np.full(2, INF) for field in ("flat_standard_error", "flat_bias_bound")}
+    estimates = {
+        name: replace(each, flat_value=np.full(2, value), flat_freedom=np.full(2, NAN), **unknown)
+        for name, each in result.estimates.items()
+    }
+    return replace(result, estimates=estimates, cost=Cost(0, 300, 0, 1000, 0.5))
+
+
+def without_variance() -> Result:
+    """One number of three has no error that could be known."""
+    result = with_quantities(made(["a"]), keep=False)
+    lost = replace(result["odds & <ends>"], flat_standard_error=np.array([INF]))
+    return replace(result, status=Status.infinite_variance, estimates=result.estimates | {lost.name: lost})
+
+
 ARRAY = Structure.leaf((2, 2))
 MANY = [f"region[T.r{number:03d}]" for number in range(150)] + [f"column {number}" for number in range(50)]
 RESULTS = {
@@ -183,6 +214,13 @@ RESULTS = {
     "long names": lambda: made(["word_" * 30, "列" * 60, "W" * 90, "n o t " * 20], family="poisson"),
     "odd sizes": lambda: odd_sizes("logistic"),
     "odd sizes of a linear one": lambda: odd_sizes("linear"),
+    "several modes": lambda: with_modes(regression("logistic")),
+    "several modes of one number": lambda: with_modes(made([""], structure=Structure.leaf(()))),
+    "several modes and no posterior": lambda: with_modes(made(MANY, kept=False), Status.paths_too_short),
+    "the Gaussian alone": lambda: outlined(0.25),
+    "no number yet": lambda: outlined(NAN),
+    "no row yet": lambda: blank(Status.max_seconds, ["mean", "sd"], {"tolerance": 0.05}, "", 0.0, None),
+    "no variance": without_variance,
     "nothing tuned": lambda: regression("linear", tuning=None, notes=(), settings={}),
 }
 

@@ -9,6 +9,7 @@ such danger.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import threading
@@ -80,9 +81,17 @@ def _expect_exit() -> None:
 
 def _wait_at_exit() -> None:
     _leaving.set()
-    begun = time.monotonic()
-    while _busy and time.monotonic() < begun + (SECONDS_FOR_COMPILERS if _busy & _kept else SECONDS_AT_EXIT):
+    now = time.monotonic()
+    last, end = now + SECONDS_FOR_COMPILERS, now + SECONDS_AT_EXIT
+    while _busy and now < end:
         time.sleep(0.01)
+        now = time.monotonic()
+        if _busy & _kept and now < last:
+            # A compiler that is done still has to come back into Python.
+            end = now + SECONDS_AT_EXIT
+    if _busy:
+        # To collect what is left takes as long as the rest of an exit, and ends with the process anyway.
+        gc.freeze()
 
 
 class Threads(Executor):

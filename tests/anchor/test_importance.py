@@ -64,10 +64,18 @@ def test_sizes_are_those_of_numpy(by_hand, diagonal):
     data, parts = prepared(by_hand=by_hand, diagonal=diagonal)
     expected = expected_sizes(data, parts[2])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importance, "PART_ROWS", 1024)
+        patch.setattr(importance, "PART_NUMBERS", 3 * 1024)
+        assert importance._part_rows(parts[1], 3) == 1024
         found = row_sizes(*parts)
     assert found.shape == (NUM_ROWS,)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6 * expected.max())
+
+
+@pytest.mark.parametrize(("dimension", "rows"), [(1, 4096), (256, 4096), (257, 2048), (4_104, 128), (10**7, 1)])
+def test_parts_of_many_parameters_are_of_few_rows(dimension, rows):
+    """Those of 4,096 rows by 4,104 parameters took seconds each, for which an exit did not wait."""
+    _, (_, table, _) = prepared()
+    assert importance._part_rows(table, dimension) == rows == min(4096, table.capacity, rows)
 
 
 def test_several_predictors_agree_with_the_rows_own_gradients():

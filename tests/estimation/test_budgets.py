@@ -6,10 +6,12 @@ benchmarks/budgets.py.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,7 @@ import pytest
 from scenarios import logistic_by_hand, paper_rows
 
 import tallbayes as tb
+from tallbayes import threads
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.estimator.randomised import _settle_laplace
 from tallbayes.setup.preparation import prepare
@@ -227,6 +230,36 @@ def test_a_watch_counts_passes_of_a_phase_and_rows_of_a_pass() -> None:
         assert not passed()
 
 
+def effects_of(num_groups: int, start: float = 1.0) -> tuple[tb.Model, np.ndarray]:
+    """Centred: the density has no bound as the scale goes to nothing, and no climb ends."""
+    model = tb.Model(
+        lambda theta: -0.5 * jnp.sum((theta["effect"] / theta["scale"]) ** 2) - num_groups * jnp.log(theta["scale"]),
+        lambda theta, row: -0.5 * (row - theta["effect"][0]) ** 2,
+        {"effect": np.zeros(num_groups), "scale": start},
+        constraints={"scale": tb.constraints.positive},
+    )
+    return model, np.linspace(-1.0, 1.0, 8)
+
+
+def test_a_climb_of_many_parameters_that_runs_off_ends_in_a_result(tmp_path: Path) -> None:
+    """Beyond 4,000 of them no balance is sought; it was an error, before or after the time was over by chance."""
+    result = tb.estimate(*effects_of(4_001), tolerance=0.1, max_seconds=FAR)
+    assert result.status is tb.Status.no_mode
+    assert np.all(np.isnan(result["mean"].flat_value))
+    assert not result["mean"].met
+    assert result.notes[0].startswith("mode: expected a posterior of more than 4,000 parameters to have a mode; got")
+    assert "non-centred" in result.notes[0]
+    assert "answer: none, since no mode was found by then" in result.notes
+    read_everything(result, tmp_path)
+    assert result.extend().status is tb.Status.no_mode
+
+
+def test_control_bad_start_values_of_many_parameters_are_refused() -> None:
+    model, rows = effects_of(4_001)
+    with pytest.raises(tb.PosteriorError, match="start values"):
+        tb.estimate(model, np.full_like(rows, 1e200), tolerance=0.1)
+
+
 def crossing_rows() -> dict[str, np.ndarray]:
     x = np.linspace(-1, 1, 40)
     y = 1.0 + 0.3 * x + np.random.default_rng(0).normal(size=40)
@@ -328,6 +361,49 @@ def test_the_interpreter_exits_though_a_program_was_left_behind(seconds: float) 
     command = [sys.executable, "-c", LEFT_BEHIND, str(seconds)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=200, env=alone)
     assert (ended.returncode, ended.stderr) == (3, "")
+
+
+@pytest.fixture
+def exiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of which nothing is known yet, and little patience."""
+    for name, fresh in (("_leaving", threading.Event()), ("_busy", set()), ("_kept", set()), ("SECONDS_AT_EXIT", 0.5)):
+        monkeypatch.setattr(threads, name, fresh)
+
+
+@pytest.mark.usefixtures("exiting")
+def test_an_exit_waits_for_what_a_compiler_still_has_to_do() -> None:
+    """However long it took to compile: coming back while the interpreter is taken down, its thread aborted it."""
+    begun, back = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with threads.not_to_be_left():
+            begun.set()
+            time.sleep(1.0)
+        time.sleep(0.1)
+        back.set()
+
+    workers = threads.Threads(1)
+    workers.submit(work)
+    assert begun.wait(60)
+    threads._wait_at_exit()
+    assert back.is_set()
+    workers.shutdown()
+
+
+@pytest.mark.usefixtures("exiting")
+def test_an_exit_that_leaves_a_thread_behind_collects_nothing() -> None:
+    """That took seconds, in which the thread could come back."""
+    begun, end = threading.Event(), threading.Event()
+    workers = threads.Threads(1)
+    workers.submit(lambda: begun.set() or end.wait(60))
+    assert begun.wait(60)
+    try:
+        threads._wait_at_exit()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        end.set()
+        workers.shutdown()
 
 
 def test_an_estimator_of_scikit_learn_has_its_columns_whenever_it_ends(looks: Looks) -> None:

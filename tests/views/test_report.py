@@ -23,6 +23,7 @@ from reports import (
     RESULTS,
     all_pages,
     made,
+    outlined,
     regression,
 )
 
@@ -31,7 +32,7 @@ from tallbayes.errors import InputError
 from tallbayes.estimator.estimates import Status
 from tallbayes.results.result import Result
 from tallbayes.structure import Structure
-from tallbayes.views.report import MEANINGS, render_report, write_report
+from tallbayes.views.report import MEANINGS, NO_NUMBERS, NORMAL_NUMBERS, render_report, write_report
 from tallbayes.views.report.markup import figures
 
 
@@ -132,6 +133,83 @@ def test_a_run_that_did_not_converge_says_so_first(status: Status) -> None:
     assert page.index('class="warning"') < page.index("<main>")
 
 
+def warning_of(page: str) -> str:
+    (_, warning), *_ = Reader(page).all("div", class_="warning")
+    return warning
+
+
+def test_a_warning_says_which_numbers_met_their_accuracy(pages: dict[str, str]) -> None:
+    told = warning_of(pages["no variance"])
+    assert "3 of 3 numbers missed" in told
+    assert "odds & <ends>, pair of [0] and pair of [1]. Of 1 of them the error is unknown." in told
+    mean = regression("linear")["mean"]
+    tight = replace(mean, flat_tolerance=np.where(np.arange(5) < 2, 1e-9, 1.0))
+    some = regression("linear", status=Status.max_levels)
+    told = warning_of(render_report(replace(some, estimates={"mean": tight, "sd": some["sd"]})))
+    assert (
+        "2 of 10 numbers missed the accuracy asked for, 0.05 posterior sd: mean of Intercept and mean of hour." in told
+    )
+    assert told.endswith("The others met it.")
+    rough = replace(some, status=Status.heavy_tails)
+    assert warning_of(render_report(rough)).endswith(
+        "By their stated errors all met the accuracy asked for, 0.05 posterior sd."
+    )
+
+
+def test_a_run_that_ended_before_its_paths_says_what_its_numbers_are(pages: dict[str, str]) -> None:
+    gaussian, nothing = warning_of(pages["the Gaussian alone"]), warning_of(pages["no number yet"])
+    assert NORMAL_NUMBERS in gaussian
+    assert (
+        "4 of 4 numbers missed the accuracy asked for, 0.05 posterior sd. Their errors are unknown, as no path"
+        in gaussian
+    )
+    assert "mean" in cells_of(pages["the Gaussian alone"])
+    for name in ("no number yet", "no row yet"):
+        assert NO_NUMBERS in warning_of(pages[name])
+        text = Reader(pages[name]).text()
+        assert "None: the run ended before it had a number." in text
+        assert "There is no number of which to state an error." in text
+        assert "missed" not in text
+    assert "of which no row was read yet" in Reader(pages["no row yet"]).text()
+    assert "missed" not in nothing
+
+
+def test_what_intervals_say_is_no_finding_where_they_are_not_to_be_trusted() -> None:
+    (_, sure), *_ = Reader(render_report(regression("logistic"))).all("p", class_="lead")
+    assert "clear of 1" in sure
+    for doubted in (regression("logistic", status=Status.no_contraction), outlined(0.25)):
+        (_, lead), *_ = Reader(render_report(doubted)).all("p", class_="lead")
+        assert lead.endswith("given 1,000 rows.")
+    (_, lead), *_ = Reader(render_report(RESULTS["several modes"]())).all("p", class_="lead")
+    assert "At the heaviest mode, 3 of 4 odds ratios are clear of 1" in lead
+
+
+def test_other_modes_stand_beside_the_answer(pages: dict[str, str]) -> None:
+    page = pages["several modes"]
+    reader, cells = Reader(page), cells_of(page)
+    assert "Several modes" in [text for _, text in reader.all("h3")]
+    assert "About 35% of the posterior’s mass, by an estimate, is at 3 other modes." in warning_of(page)
+    assert [text for _, text in reader.all("a", href="#modes")] == ["3 other modes"]
+    assert "The numbers above are of the heaviest mode alone, with about 65% of the mass" in reader.text()
+    assert "What to do: " in reader.text()
+    assert {"65%", "25%", "10%", "0.04%", "mode 1, shown above", "mode 2", "mode 4"} <= set(cells)
+    assert cells.count("met the accuracy asked for, about this mode alone") == 2
+    assert "not answered: it is <too> light" in cells
+    assert str(Status.max_seconds) in cells
+    # Mean and sd of mode 4 are not known; its centre is, to a tenth of its sd.
+    assert cells.count("4.400") == 3
+    assert "Every number met the accuracy asked for, 0.05 posterior sd, about that mode alone." in warning_of(page)
+    many = Reader(pages["several modes and no posterior"]).text()
+    assert "194 further parameters not shown." in many
+    assert 'id="modes"' not in pages["logistic"]
+
+
+def test_a_parameter_without_a_name_is_called_one(pages: dict[str, str]) -> None:
+    page = pages["several modes of one number"]
+    assert "The 95% interval of parameter leaves out 0." in Reader(page).text()
+    assert all(text for attributes, text in Reader(page).all("th") if attributes["scope"] == "row")
+
+
 def test_a_run_that_converged_has_no_warning(pages: dict[str, str]) -> None:
     assert 'class="warning"' not in pages["logistic"]
     assert "Converged: every number met the accuracy asked for, 0.05 posterior sd." in Reader(pages["logistic"]).text()
@@ -150,7 +228,7 @@ def test_what_is_unknown_is_called_so(pages: dict[str, str]) -> None:
     assert "± unknown" in Reader(pages["one level"]).text()
     for name in ("one level", "two levels"):
         assert "three levels at least" in Reader(pages[name]).text()
-        assert "Of 10 the error is unknown, as too few levels were sampled." in Reader(pages[name]).text()
+        assert "Their errors are unknown, as too few levels were sampled." in Reader(pages[name]).text()
 
 
 def points(page: str, layout: str) -> int:

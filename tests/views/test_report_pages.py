@@ -66,7 +66,7 @@ function measure(frame) {
     paper: colour(page.body, "backgroundColor"), ink: colour(page.body, "color"),
     mark: colour(charts[0] && charts[0].querySelector(".interval"), "stroke"),
     letters: colour(charts[0] && charts[0].querySelector("text"), "fill"),
-    digits: colour(page.querySelector("td"), "fontVariantNumeric"),
+    digits: colour(page.querySelector("td") || page.body, "fontVariantNumeric"),
     requests: view.performance.getEntriesByType("resource").length};
 }
 window.onload = () => {

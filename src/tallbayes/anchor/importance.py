@@ -43,6 +43,8 @@ from tallbayes.watch import begin_pass, count_rows
 from tallbayes.workers.executors import Executor, capacity_of, in_order
 
 PART_ROWS = 2**12
+# Of rows times parameters: whoever waits can leave between two parts, so none may take long.
+PART_NUMBERS = 2**20
 # Against a list, uniform batches would have so many times the variance, or their variance so heavy a tail.
 WORTHWHILE, HEAVIEST = 8.0, 64.0
 # In posterior sds: what all remainders together cannot move is not worth a list.
@@ -113,7 +115,7 @@ def _sums(size: Floats) -> tuple[float, float, float]:
 
 def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int) -> Floats:
     """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
-    part_rows = min(PART_ROWS, bound.table.capacity)
+    part_rows = _part_rows(bound.table, len(mode))
     static, draws = (bound.target, part_rows), _draws(len(mode))
     parts = []
     with jax.enable_x64(True):
@@ -123,6 +125,12 @@ def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, sto
             count_rows(min(part_rows, stop - first))
     found = np.concatenate(parts)[: stop - start]
     return np.minimum(np.nan_to_num(found, nan=LARGEST, posinf=LARGEST), LARGEST)
+
+
+def _part_rows(table: Table, dimension: int) -> int:
+    """A power of two, so that parts fill a table exactly."""
+    most = max(1, PART_NUMBERS // dimension)
+    return min(PART_ROWS, table.capacity, 1 << (most.bit_length() - 1))
 
 
 def _draws(dimension: int) -> Floats:

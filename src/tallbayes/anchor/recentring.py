@@ -18,6 +18,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.balance import Balance, Gaussian, ascend, first_gaussian, shift_of
 from tallbayes.anchor.expansion import Expansion, Survey
 from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, find_anchor
+from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import NoConvergenceError, NonFiniteError, PosteriorError, explain
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -27,6 +28,7 @@ from tallbayes.workers.executors import Executor
 FAR = 3.0
 # A Gaussian at the mode that is so far off says nothing of where to go.
 LOST = 1e4
+NON_CENTRED = "effects written non-centred (scale * effect, with standard normal effects)"
 NO_MODE = "the joint density has no mode that a climb reaches, so paths are anchored to a Gaussian in balance with it"
 
 log = logging.getLogger("tallbayes")
@@ -66,16 +68,20 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
 def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: Executor | None = None) -> Anchor:
     """The anchor at the mode; where the climb runs off or stalls, that in balance from the start values.
 
-    A posterior that the climb shows to be improper, or open along a direction that nothing sees, is refused.
+    A posterior that the climb shows to be improper, or open along a direction that nothing sees, is refused. So is one
+    of too many parameters to look for balance.
     """
     try:
         return find_anchor(target, table, start, executor)
     except (NoConvergenceError, NonFiniteError) as error:
         refusal: PosteriorError = error
-    survey = Survey(target, table, executor)
-    here = survey(start) if target.dimension <= DENSE_LIMIT else None
-    if here is None or not here.is_finite:
+    dense = target.dimension <= DENSE_LIMIT
+    survey = Survey(target, table, executor, Curvature.DENSE if dense else Curvature.NONE)
+    here = survey(start)
+    if not here.is_finite:
         raise refusal
+    if not dense:
+        raise _runs_off(refusal) from refusal
     log.debug("no mode (%s): looking for balance from the start values", refusal)
     found, everywhere = ascend(Balance(survey, target.dimension), first_gaussian(here))
     if everywhere is None:
@@ -88,6 +94,17 @@ def _anchor_in_balance(found: Gaussian, everywhere: Expansion, passes: float, nu
     return replace(anchor, precision=found.precision, hessian=anchor.precision)
 
 
+def _runs_off(refusal: PosteriorError) -> NoConvergenceError:
+    """The error of a climb without an end, where nothing but the mode would do."""
+    return NoConvergenceError(
+        explain(
+            f"a posterior of more than {DENSE_LIMIT:,} parameters to have a mode",
+            f"none, by a climb that ended with: {refusal}",
+            f"{NON_CENTRED}, tighter priors of the scales, or other start values",
+        )
+    )
+
+
 def _open(target: Target, start: Floats, end: Gaussian) -> NoConvergenceError:
     """The error of a posterior with neither mode nor balance: it names the parameters that went farthest."""
     names = target.space.labels()
@@ -96,7 +113,6 @@ def _open(target: Target, start: Floats, end: Gaussian) -> NoConvergenceError:
         explain(
             "a posterior with a mode, or with a Gaussian in balance with it",
             f"neither: the log density is open first of all along {', '.join(names[j] for j in farthest)}",
-            "effects written non-centred (scale * effect, with standard normal effects), tighter priors of the "
-            "scales, or other start values",
+            f"{NON_CENTRED}, tighter priors of the scales, or other start values",
         )
     )

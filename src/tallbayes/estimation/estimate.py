@@ -14,7 +14,8 @@ import jax
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.errors import TallbayesError
+from tallbayes.anchor.mode import DENSE_LIMIT
+from tallbayes.errors import NoConvergenceError, TallbayesError
 from tallbayes.estimation.extension import conclude_run
 from tallbayes.estimation.mode_answers import Repeat, answer_modes
 from tallbayes.estimation.outline import blank, copy_of, outline
@@ -100,7 +101,15 @@ def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Re
             watch.found = None
             if isinstance(end, KeyboardInterrupt) and known.anchor is None:
                 raise
-            return _outlined(asked, known, end, watch)
+            status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+            return _outlined(asked, known, status, watch)
+        except NoConvergenceError as end:
+            if known.target is None or known.target.dimension <= DENSE_LIMIT:
+                raise
+            # Where a climb was that ran off says nothing.
+            known.point = None
+            found = _outlined(asked, known, Status.no_mode, watch)
+            return replace(found, notes=(f"mode: {end}", *found.notes))
     others, repeat = answered.search[0], Repeat(partial(_elsewhere, asked), asked.budget, asked.ledger)
     return answer_modes(result, others, answered.prepared, repeat)
 
@@ -112,8 +121,7 @@ def _elsewhere(asked: Question, *, anchor: Anchor, ledger: Path | None, **left: 
     return _answer(elsewhere, Known(), False)
 
 
-def _outlined(asked: Question, known: Known, end: BaseException, watch: Watch) -> Result:
-    status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
+def _outlined(asked: Question, known: Known, status: Status, watch: Watch) -> Result:
     looks: list[Any] = []
     teller(looks.append)(watch)
     seconds = known.seconds + time.monotonic() - watch.started

@@ -31,6 +31,7 @@ class Status(Enum):
     )
     inconsistent = "inconsistent: coarse and fine paths of the same step size disagree"
     interrupted = "interrupted before the tolerance was met"
+    no_mode = "no mode: the climb to it ran off or stalled, so there is nothing to start paths from, and no number"
     second_mode = "second mode: the posterior has another mode, and these numbers are of one of them alone"
 
     def __str__(self) -> str:

@@ -11,29 +11,41 @@ desk, in the dark and on paper alike; see `stylesheet`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.results.export import formula_of
 from tallbayes.results.result import Result, family_of
 from tallbayes.rows.atomic import replacing
 from tallbayes.views.report.answer import answer, as_pairs, finding
 from tallbayes.views.report.cost import cost
-from tallbayes.views.report.effects import Effects, effects_of
+from tallbayes.views.report.effects import Effects, effects_of, has_numbers
 from tallbayes.views.report.errors import certainty
 from tallbayes.views.report.markup import Markup, counted, element, join, listed
+from tallbayes.views.report.modes import elsewhere
 from tallbayes.views.report.stylesheet import SHEET
+from tallbayes.views.tables import component_names
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 UNITS = {"tolerance": " posterior sd", "relative_tolerance": " of its value", "absolute_tolerance": ""}
 SHORT_OF_BUDGET = (
-    "The numbers are the best this run has. Their errors are stated as far as they are known, and are larger than what "
-    "was asked for. Going on from here costs only the difference: result.extend()."
+    "The time or the work that was allowed was used up. The numbers are the best this run has. Their errors are stated "
+    "as far as they are known, and are larger than what was asked for. Going on from here costs only the difference: "
+    "result.extend()."
+)
+# In place of that where a run ended before its first paths.
+NO_NUMBERS = (
+    "There are no numbers: what was allowed was used up before the mode of the posterior was found, from which all "
+    "else starts. Allow more: result.extend() goes on from here."
+)
+NORMAL_NUMBERS = (
+    "The numbers are those of a normal approximation alone: what was allowed was used up before the first path, so how "
+    "far off they are is not known. Take them as a guess. result.extend() goes on from here."
 )
 NOT_TO_BE_TRUSTED = "Do not rely on the numbers or on their errors."
 MEANINGS = {
@@ -43,18 +55,27 @@ MEANINGS = {
     Status.max_levels: "The levels that were not sampled may still shift the numbers by more than was asked for; "
     "how much at most is stated as their bias bound.",
     Status.diverged: f"Some paths ran away from the posterior. {NOT_TO_BE_TRUSTED}",
-    Status.no_contraction: f"Paths keep the memory of where they began, so the bias is not under control. "
-    f"{NOT_TO_BE_TRUSTED}",
+    Status.no_contraction: "Paths keep the memory of where they began, as they do between two modes or along a "
+    f"direction that rows and prior leave open, so the bias is not under control. {NOT_TO_BE_TRUSTED}",
     Status.paths_too_short: f"Paths were stopped while they still remembered where they began. {NOT_TO_BE_TRUSTED}",
     Status.slow_decay: "Finer levels bring little, so the accuracy asked for is out of reach at a sensible price; "
     "the errors stated are larger than that.",
     Status.heavy_tails: "A few paths make up most of the error, so the error itself may be far off. Take the numbers "
-    "as rough.",
-    Status.infinite_variance: "As far out as was looked, the tails of a quantity do not end: its expectation may not "
-    "exist, and has no error that could be known. Ask for a median or for a quantile instead.",
+    "that missed as rough. The expectation of a ratio, such as a / b, may not exist at all; a median or a quantile "
+    "always does.",
+    Status.infinite_variance: "The expectation of that quantity may not exist, and the number shown for it is no more "
+    "than a guess. Ask for a median or for a quantile instead, which always exist, or take a tighter prior.",
+    Status.no_mode: "There are no numbers: the search for the mode, from which all paths start, had no end. That is "
+    "usual where effects have a common scale and are written centred; written non-centred (scale × effect, with "
+    "standard normal effects) they have a mode.",
     Status.inconsistent: f"A check of the sampler against itself failed, which should not happen. {NOT_TO_BE_TRUSTED}",
-    Status.second_mode: "The posterior has another mode that these numbers know nothing of. They describe one of them.",
+    Status.second_mode: "The posterior has several modes, separate places around which its mass gathers. The numbers "
+    "on this page describe the heaviest of them, and are no averages over all.",
 }
+BUDGETS = (Status.max_evaluations, Status.max_seconds, Status.interrupted)
+# Where errors may be larger than was asked for, but are what they say.
+KNOWN_ERRORS = (Status.converged, Status.max_levels, Status.slow_decay, Status.second_mode, *BUDGETS)
+MOST_NAMED = 3
 
 
 def write_report(
@@ -147,8 +168,12 @@ def _lead(result: Result, effects: Effects, settings: dict[str, Any]) -> str:
     what = "A posterior" if family is None else family.title
     size = f" with {counted(len(effects.all), kind)}" if effects.all else ""
     source = f" of {os.path.basename(str(settings['data']))}" if settings.get("data") else ""
-    rows = f"{what}{size}, given {counted(result.cost.num_data, 'row')}{source}."
-    return f"{rows} {finding(effects)}".strip()
+    known = result.cost.num_data > 0
+    given = f", given {counted(result.cost.num_data, 'row')}{source}" if known else ", of which no row was read yet"
+    # What the intervals say is no finding where their errors are not known.
+    told = finding(effects) if result.status in KNOWN_ERRORS and result.levels else ""
+    told = f"At the heaviest mode, {told[:1].lower()}{told[1:]}" if told and result.modes else told
+    return f"{what}{size}{given}. {told}".strip()
 
 
 def _status(result: Result, settings: dict[str, Any]) -> Markup:
@@ -156,22 +181,70 @@ def _status(result: Result, settings: dict[str, Any]) -> Markup:
         return element(
             "p", f"✓ Converged: every number met the accuracy asked for{_accuracy(settings)}.", class_="status"
         )
-    estimates = result.estimates.values()
-    total = sum(each.structure.size for each in estimates)
-    missed = sum(int(np.sum(~(each.flat_error <= each.flat_tolerance))) for each in estimates)
-    unknown = sum(int(np.sum(~np.isfinite(each.flat_error))) for each in estimates)
-    blind = f" Of {unknown:,} the error is unknown{', as too few levels were sampled' * (len(result.levels) < 3)}."
-    words = f"{missed:,} of {counted(total, 'number')} missed the accuracy asked for{_accuracy(settings)}."
     status = str(result.status)
     return element(
         "div",
         element("p", element("strong", "Not converged. "), f"{status[:1].upper()}{status[1:]}."),
-        element("p", MEANINGS.get(result.status, NOT_TO_BE_TRUSTED)),
-        element("p", words + (blind if unknown else "")) if missed else None,
+        element("p", _meaning(result)),
+        elsewhere(result),
+        _met(result, settings),
         class_="warning",
         role="note",
         aria_label="Warning",
     )
+
+
+def _meaning(result: Result) -> str:
+    if result.levels or result.status not in BUDGETS:
+        return MEANINGS.get(result.status, NOT_TO_BE_TRUSTED)
+    return NORMAL_NUMBERS if has_numbers(result) else NO_NUMBERS
+
+
+def _met(result: Result, settings: dict[str, Any]) -> Markup | None:
+    """Which numbers have the accuracy asked for, and which have not."""
+    if not has_numbers(result):
+        return None
+    estimates = [each for each in result.estimates.values() if each.structure.size]
+    missed = [~(each.flat_error <= each.flat_tolerance) for each in estimates]
+    count, total = sum(int(np.sum(each)) for each in missed), sum(each.size for each in missed)
+    asked = f"the accuracy asked for{_accuracy(settings)}"
+    stated = "" if result.status in KNOWN_ERRORS else "by their stated errors "
+    if not count:
+        alone = ", about that mode alone" if result.modes else ""
+        return element("p", _sentence(f"{stated}{'all' if stated else 'every number'} met {asked}{alone}"))
+    names = [f"{each.name} of {label}" if label != each.name else label for each, label in _labels(estimates, missed)]
+    most = [*names[:MOST_NAMED], *([f"{count - MOST_NAMED:,} more"] if count > MOST_NAMED else [])]
+    which = f": {listed(most)}" if count < total or count <= MOST_NAMED else ""
+    unknown = sum(int(np.sum(~np.isfinite(each.flat_error))) for each in estimates)
+    sentences = [
+        _sentence(f"{count:,} of {counted(total, 'number')} missed {asked}{which}"),
+        _sentence(f"{_whose(unknown, count)} unknown{_why_unknown(result)}") if unknown else "",
+        _sentence(f"{stated}the others met it") if count < total else "",
+    ]
+    return element("p", " ".join(each for each in sentences if each))
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+def _whose(unknown: int, missed: int) -> str:
+    if unknown == missed:
+        return "its error is" if unknown == 1 else "their errors are"
+    return f"of {unknown:,} of them the error is"
+
+
+def _labels(estimates: Sequence[Estimate], missed: Sequence[Any]) -> Iterator[tuple[Estimate, str]]:
+    """The components that missed, by name, as many as are told."""
+    for each, which in zip(estimates, missed, strict=True):
+        labels = component_names(each)
+        yield from ((each, labels[place]) for place in np.flatnonzero(which)[:MOST_NAMED])
+
+
+def _why_unknown(result: Result) -> str:
+    if not result.levels:
+        return ", as no path was run"
+    return ", as too few levels were sampled" if len(result.levels) < 3 else ""
 
 
 def _accuracy(settings: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 effects        ratios on a logarithmic axis where the family has them, else coefficients; then tables of both
 quantities     the user's own
+modes          see `report_modes`
 predictions    (label, Prediction) pairs
 comparisons    what result.compare returned
 """
@@ -18,9 +19,9 @@ import numpy as np
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Number
 from tallbayes.results.result import Result, family_of
-from tallbayes.views.numbers import decimals_of
+from tallbayes.views.numbers import UNKNOWN, decimals_of
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
-from tallbayes.views.report.effects import Effect, Effects, most_notable
+from tallbayes.views.report.effects import Effect, Effects, has_numbers, most_notable
 from tallbayes.views.report.markup import (
     Markup,
     PageColumn,
@@ -34,6 +35,7 @@ from tallbayes.views.report.markup import (
     plain,
     table,
 )
+from tallbayes.views.report.modes import modes
 from tallbayes.views.report.scales import by_magnitude
 from tallbayes.views.tables import component_names
 
@@ -54,7 +56,9 @@ def answer(
     result: Result, effects: Effects, predictions: Sequence[tuple[str, Prediction]], comparisons: Sequence[Comparison]
 ) -> Markup:
     """All of it, below its heading."""
-    parts = [_effects(result, effects), _quantities(result, effects.others)]
+    if not has_numbers(result):
+        return element("p", "None: the run ended before it had a number.")
+    parts = [_effects(result, effects), _quantities(result, effects.others), modes(result, effects)]
     parts += [_predictions(result, predictions), _comparisons(comparisons)]
     return join(parts)
 
@@ -226,7 +230,7 @@ def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
         labels += components
         groups += [each.name if len(components) > 1 else ""] * len(components)
         pairs += list(zip(each.flat_value, each.flat_error, strict=True))
-        spans += [f"{_end(low)} to {_end(high)}" for low, high in zip(*each.flat_interval, strict=True)]
+        spans += [_span(low, high) for low, high in zip(*each.flat_interval, strict=True)]
         tolerances += [plain(float(number)) for number in each.flat_tolerance]
         met += [
             "met" if error <= most else "not met"
@@ -240,8 +244,9 @@ def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
     return join([element("h3", "Quantities", id="quantities"), shown])
 
 
-def _end(value: float) -> str:
-    return plain(float(value), 4)
+def _span(low: float, high: float) -> str:
+    """Both ends; the whole line says no more than that nothing is known."""
+    return f"{plain(float(low), 4)} to {plain(float(high), 4)}" if isfinite(low) and isfinite(high) else UNKNOWN
 
 
 def _predictions(result: Result, predictions: Sequence[tuple[str, Prediction]]) -> Markup | None:

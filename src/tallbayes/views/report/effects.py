@@ -74,11 +74,16 @@ def effects_of(result: Result) -> Effects:
     kept = readable(result)
     others = tuple(name for name in result if name not in kept.estimates)
     found = coefficients(kept)
-    terms = terms_of(result, [each.name for each in found])
+    terms = terms_of(result, [each.name or "parameter" for each in found])
     has_quantiles = kept.posterior is not None
     pairs = zip(terms, found, strict=True)
     made = tuple(_effect(term, each, is_ratio(each.name, result), has_quantiles) for term, each in pairs)
     return Effects(made, ratio_name(result), has_quantiles, others, result.regression is not None)
+
+
+def has_numbers(result: Result) -> bool:
+    """Whether anything was found at all; not so where a run ended before its mode."""
+    return any(isfinite(value) for each in result.estimates.values() for value in each.flat_value)
 
 
 def readable(result: Result) -> Result:

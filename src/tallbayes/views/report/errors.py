@@ -18,7 +18,7 @@ from tallbayes.moments import Floats
 from tallbayes.results.coefficients import NORMAL_END
 from tallbayes.results.result import Result
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
-from tallbayes.views.report.effects import Effect, Effects, readable
+from tallbayes.views.report.effects import Effect, Effects, has_numbers, readable
 from tallbayes.views.report.levels import BETA, levels
 from tallbayes.views.report.markup import (
     Markup,
@@ -43,6 +43,8 @@ DEFAULT_ALLOWED = 0.05
 
 def certainty(result: Result, effects: Effects) -> Markup:
     """All of it, below its heading."""
+    if not has_numbers(result):
+        return join([element("p", "There is no number of which to state an error."), levels(result)])
     return join([_budget(result, effects), _ends(result, effects), levels(result), _laplace(result, effects)])
 
 
@@ -100,7 +102,7 @@ def _worst(estimate: Estimate) -> int:
 
 
 def _ends(result: Result, effects: Effects) -> Markup | None:
-    if not effects.all:
+    if not any(each.is_known for each in effects.all):
         return None
     return join([element("h3", "Interval ends"), element("p", " ".join(_about_ends(readable(result), effects)))])
 

@@ -37,7 +37,7 @@ DARK = {
 # Which letters stand on what, and which marks: the pairs that must differ enough.
 LETTERS = [
     *((text, paper) for text in ("ink", "soft") for paper in ("paper", "shade", "band")),
-    *((text, "alarm-paper") for text in ("ink", "alarm")),
+    *((text, "alarm-paper") for text in ("ink", "alarm", "mark")),
     ("good", "paper"),
     ("mark", "paper"),
 ]
