@@ -6,12 +6,9 @@ benchmarks/budgets.py.
 
 from __future__ import annotations
 
-import gc
-import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +19,6 @@ import pytest
 from scenarios import logistic_by_hand, paper_rows
 
 import tallbayes as tb
-from tallbayes import threads
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.estimator.randomised import _settle_laplace
 from tallbayes.setup.preparation import prepare
@@ -334,76 +330,6 @@ def test_ctrl_c_in_set_up_keeps_what_is_done(tmp_path: Path) -> None:
     assert [found[phase] for phase in phases[:3]] == ["raised"] * 3
     assert {found[phase] for phase in phases[3:]} == {"interrupted,True,False,True"}
     assert "Traceback" not in ended.stderr
-
-
-LEFT_BEHIND = """
-import sys, time, jax, jax.numpy as jnp
-from tallbayes.watch import OutOfTime, aside, watching
-
-def work(steps):
-    with jax.enable_x64(True):
-        return jax.jit(lambda x: jax.lax.fori_loop(0, steps, lambda i, s: jnp.tanh(s + 1e-9 * i), x))(jnp.ones(8))
-
-aside(work, 10)
-try:
-    with watching(float(sys.argv[1])):
-        aside(work, 10**10)
-except OutOfTime:
-    sys.exit(3)
-"""
-
-
-@pytest.mark.parametrize("seconds", [0.01, 0.1, 1.0])
-def test_the_interpreter_exits_though_a_program_was_left_behind(seconds: float) -> None:
-    """Ten billion steps take ten minutes; the exit code is the script's own."""
-    # What is loaded from a cache of programs may be remarked upon.
-    alone = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    command = [sys.executable, "-c", LEFT_BEHIND, str(seconds)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=200, env=alone)
-    assert (ended.returncode, ended.stderr) == (3, "")
-
-
-@pytest.fixture
-def exiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads of which nothing is known yet, and little patience."""
-    for name, fresh in (("_leaving", threading.Event()), ("_busy", set()), ("_kept", set()), ("SECONDS_AT_EXIT", 0.5)):
-        monkeypatch.setattr(threads, name, fresh)
-
-
-@pytest.mark.usefixtures("exiting")
-def test_an_exit_waits_for_what_a_compiler_still_has_to_do() -> None:
-    """However long it took to compile: coming back while the interpreter is taken down, its thread aborted it."""
-    begun, back = threading.Event(), threading.Event()
-
-    def work() -> None:
-        with threads.not_to_be_left():
-            begun.set()
-            time.sleep(1.0)
-        time.sleep(0.1)
-        back.set()
-
-    workers = threads.Threads(1)
-    workers.submit(work)
-    assert begun.wait(60)
-    threads._wait_at_exit()
-    assert back.is_set()
-    workers.shutdown()
-
-
-@pytest.mark.usefixtures("exiting")
-def test_an_exit_that_leaves_a_thread_behind_collects_nothing() -> None:
-    """That took seconds, in which the thread could come back."""
-    begun, end = threading.Event(), threading.Event()
-    workers = threads.Threads(1)
-    workers.submit(lambda: begun.set() or end.wait(60))
-    assert begun.wait(60)
-    try:
-        threads._wait_at_exit()
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
-        end.set()
-        workers.shutdown()
 
 
 def test_an_estimator_of_scikit_learn_has_its_columns_whenever_it_ends(looks: Looks) -> None:

@@ -394,8 +394,7 @@ def test_a_stored_result_is_reported_without_jax(fitted: Result, tmp_path: Path)
         "assert 'jax' not in sys.modules, 'JAX was imported'\n"
     )
     places = [str(tmp_path / each) for each in ("result.tallbayes", "report.html")]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, *places], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-W", "error", "-c", program, *places]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert faults((tmp_path / "report.html").read_text()) == []
