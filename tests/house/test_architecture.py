@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 import subprocess
 import sys
 from collections import defaultdict
@@ -317,3 +318,9 @@ def test_importing_every_module_changes_no_setting_and_starts_no_backend() -> No
         "print(json.dumps([before == jax.config.values, xla_bridge.backends_are_initialized()]))"
     )
     assert run_python(program) == [True, False]
+
+
+def test_the_picture_of_the_house_is_that_of_the_code() -> None:
+    house = runpy.run_path(str(SOURCE.parents[1] / "docs" / "house.py"))
+    assert list(house["ORDER"]) == PACKAGES
+    assert house["PICTURE"].read_text() == house["draw"](), "python docs/house.py draws it anew"
