@@ -19,7 +19,7 @@ from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import batch_size, make_rows, reference
 from tallbayes.experiments.runs import repeat, subject
-from tallbayes.experiments.store import Measurement
+from tallbayes.experiments.store import Measurement, numbers
 from tallbayes.model import families
 from tallbayes.sampler.gradients import Taylor
 from tallbayes.workers.executors import default_executor
@@ -107,7 +107,7 @@ def run_mala(num_rows: int, lengths: Any, repeats: int) -> dict[str, Any]:
 
 def draw(results: dict[str, Any]) -> Any:
     figure, axes = style.new_figure(3, height=4.2)
-    sizes = sorted({int(name.rsplit(" ", 1)[1]) for name in results})
+    sizes = numbers(results)
     for ax, method in zip(axes, (*METHODS, "MALA"), strict=True):
         for number, size in enumerate(sizes):
             points = results[f"{method}, N = {size}"]["points"]
@@ -121,7 +121,7 @@ def draw(results: dict[str, Any]) -> Any:
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
-    sizes = sorted({int(name.rsplit(" ", 1)[1]) for name in results if name.startswith("MALA")})
+    sizes = numbers(results, "MALA")
     points = [p for method in METHODS for size in sizes for p in results[f"{method}, N = {size}"]["points"]]
     ratios = [float(np.sqrt(point["msre"]) * 2 ** (point["power"] / 2)) for point in points]
     total, done = (sum(point[key] for point in points) for key in ("repeats", "converged"))

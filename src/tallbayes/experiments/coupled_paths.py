@@ -21,7 +21,7 @@ from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows
 from tallbayes.experiments.runs import subject
-from tallbayes.experiments.store import Measurement
+from tallbayes.experiments.store import Measurement, numbers
 from tallbayes.sampler.draws import STRETCH, gather, pick
 from tallbayes.sampler.gradients import Inputs
 from tallbayes.sampler.levels import Problem, schedule_of
@@ -109,7 +109,7 @@ def _record(plan: Plan, steps: tuple[int, int], inputs: Inputs, schedule: Schedu
 
 def draw(results: dict[str, Any]) -> Any:
     figure, axes = style.new_figure(3)
-    levels = sorted({int(name.rsplit(" ", 1)[1]) for name in results})
+    levels = numbers(results)
     first = next(iter(DATA_SETS))
     shown = results[f"{first}, level {levels[1]}"]
     axes[0].plot(shown["time"], shown["fine"], color=style.COLOURS[0], label="fine")
@@ -133,7 +133,7 @@ def draw(results: dict[str, Any]) -> Any:
 
 
 def claims(results: dict[str, Any]) -> list[Claim]:
-    levels = sorted({int(name.rsplit(" ", 1)[1]) for name in results})
+    levels = numbers(results)
     first, second = DATA_SETS
 
     def end(name: str, level: int) -> float:

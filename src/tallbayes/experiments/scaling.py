@@ -16,7 +16,7 @@ import numpy as np
 
 from tallbayes.experiments import accuracy, style
 from tallbayes.experiments.claims import Claim
-from tallbayes.experiments.store import Measurement
+from tallbayes.experiments.store import Measurement, numbers
 
 NAME = "scaling"
 TITLE = "Cost to relative accuracy 2^-5 against N (the paper's figure 3b)"
@@ -46,7 +46,7 @@ def pieces(quick: bool) -> dict[str, Measurement]:
 
 def costs(results: dict[str, Any], method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sizes, path costs, and costs with the set-up, at the finest accuracy of each piece."""
-    sizes = np.array(sorted({int(name.rsplit(" ", 1)[1]) for name in results}))
+    sizes = np.array(numbers(results))
     path, whole = [], []
     for size in sizes:
         point = results[f"{method}, N = {size}"]["points"][-1]

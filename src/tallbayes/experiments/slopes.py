@@ -20,7 +20,7 @@ from tallbayes.experiments import style
 from tallbayes.experiments.claims import Claim
 from tallbayes.experiments.problem import make_rows, reference
 from tallbayes.experiments.runs import repeat, subject
-from tallbayes.experiments.store import Measurement
+from tallbayes.experiments.store import Measurement, numbers
 from tallbayes.model import families
 from tallbayes.sampler.gradients import Taylor
 from tallbayes.workers.executors import default_executor
@@ -129,14 +129,20 @@ def _direct(budget: float, repeats: int, steps: int, chains: int) -> dict[str, A
     with default_executor() as executor:
         finished = executor.map(lambda seed: _sgld(step, count, burn_in, 1, seed), range(repeats))
         errors = [chain["g"].value / truth - 1 for chain in finished]
-    squares = np.square(errors)
     return {
         "budget": budget,
         "step": step,
-        "rmse": float(np.sqrt(squares.mean())),
-        "rmse_error": float(squares.std(ddof=1) / np.sqrt(repeats) / (2 * np.sqrt(squares.mean()))),
+        **_rmse(np.array(errors)),
         "law": float(law(slope, variance, np.array([budget]))[0]),
     }
+
+
+def _rmse(errors: np.ndarray) -> dict[str, float]:
+    """Of as many repeats, with its standard error."""
+    squares = errors**2
+    rmse = np.sqrt(squares.mean())
+    error = squares.std(ddof=1) / np.sqrt(len(squares)) / (2 * rmse)
+    return {"rmse": float(rmse), "rmse_error": float(error)}
 
 
 def _multilevel(power: int, repeats: int) -> dict[str, Any]:
@@ -144,19 +150,17 @@ def _multilevel(power: int, repeats: int) -> dict[str, Any]:
     steps = int(np.ceil(DECAY / rows.slowest))
     this = subject(rows, Ladder(1 / NUM_ROWS, start_steps=steps, added_steps=steps), Taylor(BATCH))
     runs = repeat(this, 2 ** (-power / 2), range(repeats))
-    squares = (np.array([run["value"] for run in runs]) / truth.value - 1) ** 2
     return {
         "evaluations": float(np.mean([run["evaluations"] for run in runs])),
-        "rmse": float(np.sqrt(squares.mean())),
-        "rmse_error": float(squares.std(ddof=1) / np.sqrt(repeats) / (2 * np.sqrt(squares.mean()))),
+        **_rmse(np.array([run["value"] for run in runs]) / truth.value - 1),
         "levels": float(np.mean([run["levels"] for run in runs])),
     }
 
 
 def _multilevel_points(results: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Accuracies k, costs and RMSEs, from coarse to fine."""
-    found = {int(name.rsplit(" ", 1)[1]): piece for name, piece in results.items() if name.startswith("multilevel")}
-    points = [(power, found[power]["evaluations"], found[power]["rmse"]) for power in sorted(found)]
+    found = {power: results[f"multilevel, k = {power}"] for power in numbers(results, "multilevel")}
+    points = [(power, each["evaluations"], each["rmse"]) for power, each in found.items()]
     powers, cost, rmse = np.array(points).T
     return powers, cost, rmse
 

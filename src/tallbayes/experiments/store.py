@@ -75,6 +75,15 @@ class Store:
             partial.write_text(json.dumps(document, indent=1) + "\n")
 
 
+def numbers(results: dict[str, Any], kind: str = "") -> list[int]:
+    """Which numbers the names of the measurements of a kind end with, in order.
+
+    >>> numbers({"MALA, N = 1000": 0, "MALA, N = 100": 0, "ours, N = 10": 0}, "MALA")
+    [100, 1000]
+    """
+    return sorted({int(name.rsplit(" ", 1)[1]) for name in results if name.startswith(kind)})
+
+
 def _plain(value: Any) -> Any:
     """As it will be read back."""
     return json.loads(json.dumps(value))
