@@ -27,12 +27,12 @@ from tallbayes.estimator.adaptive import (
     whole_blocks,
     without_variance,
 )
-from tallbayes.estimator.allocation import degrees_of_freedom, floored_variance, optimal_samples
+from tallbayes.estimator.allocation import TRUSTED_SAMPLES, degrees_of_freedom, floored_variance, optimal_samples
 from tallbayes.estimator.estimands import Estimands, Summary, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.levels import BLOCK_PATHS, Levels, Stream, sample_differences, sample_level
 from tallbayes.estimator.rates import Rate, variance_decay
-from tallbayes.estimator.run import TRUSTED_SAMPLES, Assessment, LevelState, Run, gaussian_summary, trouble
+from tallbayes.estimator.run import Assessment, LevelState, Run, gaussian_summary, trouble
 from tallbayes.estimator.tuning import variance_floor
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.progress import SAMPLING

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.estimator.allocation import bias_terms, degrees_of_freedom, floored_variance, unseen_jumps
+from tallbayes.estimator.allocation import (
+    TRUSTED_SAMPLES,
+    degrees_of_freedom,
+    floored_variance,
+    sum_errors,
+    unseen_jumps,
+)
 from tallbayes.estimator.decisions import Decisions, Unrecorded
 from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
@@ -28,7 +34,6 @@ from tallbayes.progress import Report
 from tallbayes.workers.dispatch import Dispatcher
 from tallbayes.workers.executors import Executor
 
-TRUSTED_SAMPLES = 512
 FALSE_ALARM = 1e-7
 KEPT_BYTES = 2**24
 Goal = Callable[[Summary], Floats]
@@ -164,18 +169,15 @@ def assess(run: Run) -> Assessment:
     variance[0] = unseen_jumps(variance[0], run.estimands.observed(run.estimands.jump), samples[0])
     least = None if run.tails is None else variance_floor(run.tails, run.problem)
     variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES, least)
-    error = np.sqrt(variance / samples[:, None])
-    if len(run.levels) < 3:
-        bias = np.full_like(summary.value, np.inf)
-    else:
-        bias = bias_terms(np.abs(summary.mean) + 2 * error, run.rho).max(axis=0)
+    rho = run.rho if len(run.levels) >= 3 else np.inf
+    errors = sum_errors(summary.mean, variance, samples, rho, summary.laplace_error)
     return Assessment(
         summary=summary,
         variance=variance,
         tolerance=run.tolerances(summary),
-        standard_error=np.sqrt(np.sum(error**2, axis=0) + summary.laplace_error),
+        standard_error=errors.standard_error,
         freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
-        bias_bound=bias,
+        bias_bound=errors.bias_bound,
     )
 
 
