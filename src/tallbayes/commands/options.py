@@ -6,7 +6,6 @@ without JAX and NumPy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,8 +58,7 @@ class Option(NamedTuple):
     facts: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command: options by the title they stand under (of those in a list one may be given at most), and what is
     said when it is interrupted."""
 

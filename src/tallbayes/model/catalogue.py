@@ -6,21 +6,19 @@ beside the coefficients. `families` makes models of these; whatever else is to b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 DEGREES_OF_FREEDOM = 4.0
 
 
-@dataclass(frozen=True)
-class Extra:
+class Extra(NamedTuple):
     """A positive parameter beside the coefficients, in the units of the response or in none."""
 
     name: str
     has_units: bool
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """What is known of a regression by its name.
 
     `title` is what a report calls it. `response` is what y may be: binary, real, count or class; `link` is how the mean
