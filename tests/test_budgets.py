@@ -23,6 +23,7 @@ from scenarios import logistic_by_hand, paper_rows
 
 import tallbayes as tb
 from tallbayes import threads
+from tallbayes.compilation import compiled
 from tallbayes.document import to_json
 from tallbayes.laplace import laplace_level
 from tallbayes.preparation import prepare
@@ -291,6 +292,30 @@ def test_draws_of_the_gaussian_end_for_the_unbiased_method_too(function: str) ->
     assert run.laplace.draws >= 2**16
 
 
+def test_draws_of_the_gaussian_end_with_the_time() -> None:
+    """What an outline has no time for is not computed after it: a thread that went on was in the way of an exit."""
+    prepared = prepare(tb.families.linear(1.0), crossing_rows(), "float64", False, None)
+    estimands = make_estimands({"size": lambda theta: jnp.exp(theta[0])}, prepared.target, prepared.anchor)
+    parts = prepared.target, estimands.observables, prepared.anchor, estimands.jump
+    with watching(1e-9), pytest.raises(OutOfTime):
+        laplace_level(*parts, seed=0)
+    assert laplace_level(*parts, seed=0).draws > 0
+
+
+def test_no_compiler_is_begun_when_the_time_is_over() -> None:
+    begun = []
+
+    def traced(static: int, x: Any) -> Any:
+        begun.append(static)
+        return x + static
+
+    with watching(1e-9), pytest.raises(OutOfTime):
+        compiled(traced)(1, np.ones(3))
+    assert not begun
+    assert compiled(traced)(1, np.ones(3))[0] == 2
+    assert begun
+
+
 INTERRUPTED = """
 import os, signal, sys, threading
 sys.path.insert(0, sys.argv[1])
@@ -338,7 +363,10 @@ def test_ctrl_c_in_set_up_keeps_what_is_done(tmp_path: Path) -> None:
 
 LEFT_BEHIND = """
 import sys, time, jax, jax.numpy as jnp
+from tallbayes import threads
 from tallbayes.watch import OutOfTime, aside, watching
+
+threads.SECONDS_AT_EXIT = 3.0
 
 def work(steps):
     with jax.enable_x64(True):
