@@ -2,8 +2,8 @@
 
 Compiled programs cannot be stopped from outside. A thread in the midst of one is left to finish it, and ends there. At
 exit, threads get a moment to come back into Python, since one that does so while the interpreter is being taken down
-would abort the process: a compiler is waited for, and so is anything short; one that is deep in a long program is no
-such danger.
+would abort the process: a compiler is waited for, and so is anything that ends within seconds; a longer program is not
+likely to end in the one moment that the rest of an exit takes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-SECONDS_AT_EXIT, SECONDS_FOR_COMPILERS = 3.0, 120.0
+SECONDS_AT_EXIT, SECONDS_FOR_COMPILERS = 20.0, 120.0
 NAME = "tallbayes"
 
 _busy: set[threading.Thread] = set()

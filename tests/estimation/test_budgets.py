@@ -21,6 +21,7 @@ from scenarios import logistic_by_hand, paper_rows
 import tallbayes as tb
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.estimator.randomised import _settle_laplace
+from tallbayes.programs.compilation import compiled
 from tallbayes.setup.preparation import prepare
 from tallbayes.setup.quantities import make_estimands
 from tallbayes.views.document import to_json
@@ -285,6 +286,30 @@ def test_draws_of_the_gaussian_end_for_the_unbiased_method_too(function: str) ->
     this: Any = SimpleNamespace(run=run, tail=SimpleNamespace(drawn=None))
     assert _settle_laplace(this, 2e-5 * estimands.laplace_sd) is (function == "crossing")
     assert run.laplace.draws >= 2**16
+
+
+def test_draws_of_the_gaussian_end_with_the_time() -> None:
+    """What an outline has no time for is not computed after it: a thread that went on was in the way of an exit."""
+    prepared = prepare(tb.families.linear(1.0), crossing_rows(), "float64", False, None)
+    estimands = make_estimands({"size": lambda theta: jnp.exp(theta[0])}, prepared.target, prepared.anchor)
+    parts = prepared.target, estimands.observables, prepared.anchor, estimands.jump
+    with watching(1e-9), pytest.raises(OutOfTime):
+        laplace_level(*parts, seed=0)
+    assert laplace_level(*parts, seed=0).draws > 0
+
+
+def test_no_compiler_is_begun_when_the_time_is_over() -> None:
+    begun = []
+
+    def traced(static: int, x: Any) -> Any:
+        begun.append(static)
+        return x + static
+
+    with watching(1e-9), pytest.raises(OutOfTime):
+        compiled(traced)(1, np.ones(3))
+    assert not begun
+    assert compiled(traced)(1, np.ones(3))[0] == 2
+    assert begun
 
 
 INTERRUPTED = """

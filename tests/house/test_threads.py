@@ -16,7 +16,10 @@ from tallbayes import threads
 
 LEFT_BEHIND = """
 import sys, time, jax, jax.numpy as jnp
+from tallbayes import threads
 from tallbayes.watch import OutOfTime, aside, watching
+
+threads.SECONDS_AT_EXIT = 3.0
 
 def work(steps):
     with jax.enable_x64(True):

@@ -105,6 +105,7 @@ def laplace_level(
 
 def _block(level: Laplace, number: int) -> Moments:
     """Moments of g, or of g - q, over one block of draws."""
+    look()
     key = np.random.SeedSequence([level.seed, number])
     z = np.random.default_rng(key).standard_normal((BLOCK_DRAWS, level.target.dimension))
     draws = level.anchor.displacements(z)

@@ -45,6 +45,8 @@ class Program:
             turn = self._turns.setdefault(key, threading.Lock())
         with compiling(), turn:
             if key not in self._ready:
+                # An exit waits for a compiler: none is begun where the time is over.
+                look()
                 self.jitted.lower(static, *arguments).compile()
                 self._ready.add(key)
         # Compiled, but not begun where the time is over by now.
