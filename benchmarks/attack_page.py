@@ -1,8 +1,9 @@
-"""The table of docs/what-we-tried-to-break.md, from what is stored: before and after every cure."""
+"""The tables of docs/what-we-tried-to-break.md, from what is stored: before and after every cure, and hard models."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "what-we-tried-to-break.md"
 RESULTS = ROOT / "benchmarks" / "results"
 BEGIN, END = "<!-- begin table: make attack-page -->", "<!-- end table -->"
+BEGIN_HARD, END_HARD = "<!-- begin hard models: make attack-page -->", "<!-- end hard models -->"
+HARD_COLUMNS = "model", "seconds asked", "taken", "then to exit", "status", "means and sds: accuracy", "peak memory"
 COLUMNS = "case", "first reported", "before: converged, worst 95%, RMSE", "after: converged, worst 95%, RMSE"
 HEADER = f"| {' | '.join(COLUMNS)} |\n{len(COLUMNS) * '|---'}|"
 ITEMS = {
@@ -61,7 +64,27 @@ def rewrite() -> None:
 
 def written(text: str) -> str:
     """The page's text with the tables as they are stored."""
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    found = tables(load("attacks-before.json"), load("attacks.json"))
-    return f"{head}{BEGIN}\n\n{found}\n\n{END}{tail}"
+    text = between(text, BEGIN, END, tables(load("attacks-before.json"), load("attacks.json")))
+    return between(text, BEGIN_HARD, END_HARD, hard_models(json.loads((RESULTS / "hard_models.json").read_text())))
+
+
+def between(text: str, begin: str, end: str, found: str) -> str:
+    head, rest = text.split(begin)
+    _, tail = rest.split(end)
+    return f"{head}{begin}\n\n{found}\n\n{end}{tail}"
+
+
+def hard_models(stored: dict[str, Any]) -> str:
+    """How every hard model ended."""
+    rows = [f"| {' | '.join(hard_cells(each))} |" for each in stored["cases"]]
+    return "\n".join([f"| {' | '.join(HARD_COLUMNS)} |", f"{len(HARD_COLUMNS) * '|---'}|", *rows])
+
+
+def hard_cells(row: dict[str, Any]) -> list[str]:
+    said = [row["case"], f"{row['asked']:.0f}", f"{row['taken']:.0f}"]
+    if row["status"] is None:
+        return [*said, "", f"no result: {row['said']}", "", ""]
+    where = f"{row['levels']} levels" if row["levels"] else f"in set-up: {re.split('[,:]', row['ended_at'])[0]}"
+    errors = ", ".join(f"{count:,} {word}" for word, count in row["errors"].items() if count)
+    ended = f"{row['status']}, {where}"
+    return [*said, f"{row['exit_seconds']:.0f}", ended, errors, f"{row['peak_bytes'] / 2**30:.1f} GiB"]

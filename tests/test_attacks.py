@@ -7,12 +7,14 @@ six quantities, at a bound of 1e-4 a test, of which there are twelve: a false al
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import attack_modes
 import attack_page
 import attack_tails
 import attack_units
 import attacks
+import hard_models
 import judging
 import numpy as np
 import pytest
@@ -236,7 +238,38 @@ def test_the_page_says_what_is_stored() -> None:
     assert attack_page.written(text) == text, "make attack-page"
 
 
-def test_control_a_stale_page_is_noticed() -> None:
+@pytest.mark.parametrize("end", [attack_page.END, attack_page.END_HARD])
+def test_control_a_stale_page_is_noticed(end: str) -> None:
     text = attack_page.PAGE.read_text()
-    stale = text.replace(attack_page.END, f"| a case | | | |\n{attack_page.END}")
+    stale = text.replace(end, f"| a case | | | |\n{end}")
+    assert stale != text
     assert attack_page.written(stale) == text
+
+
+HARD = {"case": "a funnel", "asked": 60.0, "taken": 61.6}
+ENDED = HARD | {"status": "max_seconds", "levels": 0, "ended_at": "mode, pass 3"}
+ENDED |= {"exit_seconds": 2.6, "peak_bytes": 2**31}
+
+
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        (
+            ENDED | {"errors": {"met": 1, "missed": 0, "unknown": 1200}},
+            ["3", "max_seconds, in set-up: mode", "1 met, 1,200 unknown", "2.0 GiB"],
+        ),
+        (ENDED | {"levels": 3, "errors": {"met": 2, "missed": 0}}, ["3", "max_seconds, 3 levels", "2 met", "2.0 GiB"]),
+        (HARD | {"status": None, "said": "killed"}, ["", "no result: killed", "", ""]),
+    ],
+)
+def test_hard_models_tell_how_they_ended(row: dict[str, Any], cells: list[str]) -> None:
+    assert attack_page.hard_cells(row) == ["a funnel", "60", "62", *cells]
+
+
+def test_every_hard_model_ended_in_a_result_and_in_time() -> None:
+    cases = json.loads(hard_models.RESULTS.read_text())["cases"]
+    assert [case["name"] for case in cases] == list(hard_models.CASES)
+    for case in cases:
+        assert case["status"] is not None
+        assert case["late"] <= hard_models.MOST_LATE
+        assert case["prints"]
