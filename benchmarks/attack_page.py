@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ PAGE = ROOT / "docs" / "what-we-tried-to-break.md"
 RESULTS = ROOT / "benchmarks" / "results"
 BEGIN, END = "<!-- begin table: make attack-page -->", "<!-- end table -->"
 BEGIN_HARD, END_HARD = "<!-- begin hard models: make attack-page -->", "<!-- end hard models -->"
-HARD_COLUMNS = "model", "seconds asked", "seconds taken", "status", "means and sds: accuracy", "peak memory"
+HARD_COLUMNS = "model", "seconds asked", "taken", "then to exit", "status", "means and sds: accuracy", "peak memory"
 COLUMNS = "case", "first reported", "before: converged, worst 95%, RMSE", "after: converged, worst 95%, RMSE"
 HEADER = f"| {' | '.join(COLUMNS)} |\n{len(COLUMNS) * '|---'}|"
 ITEMS = {
@@ -82,7 +83,8 @@ def hard_models(stored: dict[str, Any]) -> str:
 def hard_cells(row: dict[str, Any]) -> list[str]:
     said = [row["case"], f"{row['asked']:.0f}", f"{row['taken']:.0f}"]
     if row["status"] is None:
-        return [*said, f"no result: {row['said']}", "", ""]
-    where = f"{row['levels']} levels" if row["levels"] else f"in set-up: {row['ended_at'].split(',')[0]}"
+        return [*said, "", f"no result: {row['said']}", "", ""]
+    where = f"{row['levels']} levels" if row["levels"] else f"in set-up: {re.split('[,:]', row['ended_at'])[0]}"
     errors = ", ".join(f"{count:,} {word}" for word, count in row["errors"].items() if count)
-    return [*said, f"{row['status']}, {where}", errors, f"{row['peak_bytes'] / 2**30:.1f} GiB"]
+    ended = f"{row['status']}, {where}"
+    return [*said, f"{row['exit_seconds']:.0f}", ended, errors, f"{row['peak_bytes'] / 2**30:.1f} GiB"]

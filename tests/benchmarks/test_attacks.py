@@ -247,7 +247,8 @@ def test_control_a_stale_page_is_noticed(end: str) -> None:
 
 
 HARD = {"case": "a funnel", "asked": 60.0, "taken": 61.6}
-ENDED = HARD | {"status": "max_seconds", "levels": 0, "ended_at": "mode, pass 3", "peak_bytes": 2**31}
+ENDED = HARD | {"status": "max_seconds", "levels": 0, "ended_at": "mode, pass 3"}
+ENDED |= {"exit_seconds": 2.6, "peak_bytes": 2**31}
 
 
 @pytest.mark.parametrize(
@@ -255,10 +256,10 @@ ENDED = HARD | {"status": "max_seconds", "levels": 0, "ended_at": "mode, pass 3"
     [
         (
             ENDED | {"errors": {"met": 1, "missed": 0, "unknown": 1200}},
-            ["max_seconds, in set-up: mode", "1 met, 1,200 unknown", "2.0 GiB"],
+            ["3", "max_seconds, in set-up: mode", "1 met, 1,200 unknown", "2.0 GiB"],
         ),
-        (ENDED | {"levels": 3, "errors": {"met": 2, "missed": 0}}, ["max_seconds, 3 levels", "2 met", "2.0 GiB"]),
-        (HARD | {"status": None, "said": "killed"}, ["no result: killed", "", ""]),
+        (ENDED | {"levels": 3, "errors": {"met": 2, "missed": 0}}, ["3", "max_seconds, 3 levels", "2 met", "2.0 GiB"]),
+        (HARD | {"status": None, "said": "killed"}, ["", "no result: killed", "", ""]),
     ],
 )
 def test_hard_models_tell_how_they_ended(row: dict[str, Any], cells: list[str]) -> None:
