@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from same_bits import assert_identical
+from equal_results import assert_identical
 from small_runs import PAPERS, run, small_run
 
 import tallbayes as tb

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from same_bits import assert_same
+from equal_results import assert_same
 from scenarios import logistic_rows
 
 import tallbayes as tb

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from same_bits import assert_same
+from equal_results import assert_same
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from equal_results import assert_same
 from flight_files import FORMULA, write_flights
-from same_bits import assert_same
 
 import tallbayes as tb
 from tallbayes.commands import cli

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from same_bits import assert_identical
+from equal_results import assert_identical
 from scipy import stats
 from small_runs import nested_run, papers_run, run, small_run
 

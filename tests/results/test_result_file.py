@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from equal_results import assert_identical
 from reports import RESULTS
-from same_bits import assert_identical
 from small_runs import nested_run, run, small_run
 
 import tallbayes as tb

@@ -23,7 +23,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from same_bits import assert_same
+from equal_results import assert_same
 from scenarios import logistic_rows
 
 import tallbayes as tb
