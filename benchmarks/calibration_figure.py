@@ -28,7 +28,9 @@ def draw(groups: dict[Class, Runs]) -> Any:
     for row, name in zip(axes, names, strict=False):
         here = {each: runs for each, runs in groups.items() if each.problem == name}
         draw_row(row, here)
-        row[0].set_ylabel(name, fontsize=10, fontweight="bold")
+        # A text, since the label of an axis goes with it where nothing is drawn on it.
+        at = {"rotation": 90, "ha": "right", "va": "center", "transform": row[0].transAxes}
+        row[0].text(-0.2, 0.5, name, fontsize=10, fontweight="bold", **at)
     controls = [(each, runs) for each, runs in groups.items() if not runs.is_exact]
     if controls:
         draw_controls(axes[-1], *controls[0])
