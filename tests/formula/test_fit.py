@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from written_out import written_out
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError, TallbayesError, ToleranceError
@@ -38,6 +39,8 @@ ROWS: dict[str, Any] = {
     "weight": GENERATOR.uniform(0.5, 2.0, NUM_ROWS),
     "known": GENERATOR.normal(0.0, 2.0, NUM_ROWS),
 }
+# Hours are standardised; the levels of a category are not.
+UNITS_OF_RAW = np.array([HOUR.mean(), 0.0, 0.0]), np.array([HOUR.std(), 1.0, 1.0])
 NAMES = ["Intercept", "hour", "carrier[T.DL]", "carrier[T.UA]"]
 
 
@@ -54,7 +57,7 @@ def logistic() -> tb.Result:
 
 def test_a_logistic_fit_equals_an_estimate_on_columns_made_by_hand(logistic: tb.Result) -> None:
     """The prior, stated per standard deviation and at the means, written out for the raw coefficients."""
-    means, scales = RAW[:, 1:].mean(axis=0), RAW[:, 1:].std(axis=0)
+    means, scales = UNITS_OF_RAW
 
     def log_prior(raw: jax.Array) -> jax.Array:
         at_means = raw[0] + raw[1:] @ means
@@ -95,7 +98,7 @@ def test_a_saved_result_can_encode_new_rows(logistic: tb.Result, tmp_path: Path)
     encoding = Encoding.from_plain(loaded.encoding)
     design = build_design("late ~ hour + carrier", ROWS)
     assert encoding == design.encoding
-    np.testing.assert_allclose(encoding.encode({"hour": HOUR, "carrier": CARRIER}), design.rows["x"], atol=2e-6)
+    np.testing.assert_allclose(encoding.encode({"hour": HOUR, "carrier": CARRIER}), written_out(design), atol=2e-6)
     assert list(loaded["mean"].value) == NAMES
 
 
@@ -111,7 +114,7 @@ def test_a_linear_fit_equals_the_closed_form() -> None:
         tolerance=0.05,
     )
     assert result.converged
-    means, scales = RAW[:, 1:].mean(axis=0), RAW[:, 1:].std(axis=0)
+    means, scales = UNITS_OF_RAW
     centre, spread = DELAY.mean(), DELAY.std()
     z = np.column_stack([np.ones(NUM_ROWS), (RAW[:, 1:] - means) / scales])
     weighted = z.T * ROWS["weight"] * (spread / 8.0) ** 2
@@ -145,7 +148,7 @@ def test_the_predictor_is_the_same_in_both_units(family: str, formula: str, stan
     """b_0 + raw . b = m_y + s_y (theta_0 + x . theta) for any theta, at every row."""
     record = CATALOGUE[family]
     design = build_design(formula, ROWS, standardise=standardise, response=record.response)
-    raw = build_design(formula, ROWS, standardise=False, response=record.response).rows["x"]
+    raw = written_out(build_design(formula, ROWS, standardise=False, response=record.response))
     generator, classes = np.random.default_rng(0), design.encoding.classes if family == "multinomial" else None
     shape = () if classes is None else (len(classes) - 1,)
     width = max(len(design.names), 1)
@@ -159,8 +162,11 @@ def test_the_predictor_is_the_same_in_both_units(family: str, formula: str, stan
     encoding = replace(design.encoding, response_mean=response_mean, response_scale=response_scale)
     model = in_own_units(tb.families.logistic(), encoding, record.extra, classes is not None)
     with jax.enable_x64(True):
-        reported = model.report(theta if len(theta) > 1 else theta["coefficients"], model.units)
-    eta = response_mean + response_scale * (design.rows["x"] @ theta["coefficients"].T + theta.get("intercept", 0.0))
+        given = theta if len(theta) > 1 else theta["coefficients"]
+        reported = jax.tree.map(np.asarray, model.report(given, model.units))
+        flat = np.asarray(model.flat_report(given, model.units))
+    np.testing.assert_array_equal(flat, np.stack(list(model.structure.leaves(reported))))
+    eta = response_mean + response_scale * (written_out(design) @ theta["coefficients"].T + theta.get("intercept", 0.0))
     by_class = [reported] if classes is None else [reported[str(each)] for each in classes[1:]]
     for place, own in enumerate(by_class):
         slopes = np.array([own[name] for name in design.names])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,27 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from flights import CARRIER, DISTANCE, GENERATOR, HOUR, IS_DL, IS_UA, LATE, NUM_ROWS, ROWS, WIDE_HOUR
+from written_out import written_out
 
 from tallbayes.errors import DataError, InputError, TallbayesError
 from tallbayes.formula import coding
 from tallbayes.formula.design import build_design
 
 
-def standardised(columns: list[np.ndarray], centred: bool = True) -> np.ndarray:
-    raw = np.stack(columns, axis=1)
-    return (raw - raw.mean(axis=0) * centred) / raw.std(axis=0)
+def units_of(columns: list[np.ndarray], names: Sequence[str], centred: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Means and scales by hand: columns of numbers by their sd, levels and flags as they are, products by size."""
+    means, scales = [], []
+    for name, column in zip(names, columns, strict=True):
+        switch = "[" in name or set(np.unique(column)) <= {0.0, 1.0}
+        present = column[column != 0]
+        means.append(0.0 if switch or not centred else column.mean())
+        scales.append(np.sqrt(np.mean(present**2)) if switch else column.std())
+    return np.array(means), np.array(scales)
+
+
+def standardised(columns: list[np.ndarray], names: Sequence[str], centred: bool = True) -> np.ndarray:
+    means, scales = units_of(columns, names, centred)
+    return (np.stack(columns, axis=1) - means) / scales
 
 
 BY_HAND: dict[str, tuple[list[str], list[np.ndarray]]] = {
@@ -60,11 +73,22 @@ def test_designs_equal_matrices_made_by_hand(formula: str) -> None:
     design, raw = build_design(formula, ROWS), build_design(formula, ROWS, standardise=False)
     assert list(design.names) == list(raw.names) == names
     assert design.intercept
-    assert design.rows["x"].dtype == np.float32
-    np.testing.assert_allclose(design.rows["x"], standardised(columns), atol=2e-6)
-    np.testing.assert_allclose(raw.rows["x"], np.stack(columns, axis=1), rtol=1e-6)
+    assert written_out(design).dtype == np.float32
+    np.testing.assert_allclose(written_out(design), standardised(columns, names), atol=2e-6)
+    np.testing.assert_allclose(written_out(raw), np.stack(columns, axis=1), rtol=1e-6)
     np.testing.assert_array_equal(design.rows["y"], LATE)
+    means, scales = units_of(columns, names)
+    np.testing.assert_allclose(design.encoding.means, means, rtol=1e-12)
+    np.testing.assert_allclose(design.encoding.scales, scales, rtol=1e-12)
+
+
+@pytest.mark.parametrize("formula", BY_HAND)
+def test_levels_can_be_standardised_like_numbers(formula: str) -> None:
+    _, columns = BY_HAND[formula]
+    design = build_design(formula, ROWS, standardise="all")
     means, scales = np.mean(columns, axis=1), np.std(columns, axis=1)
+    assert "codes" not in design.rows
+    np.testing.assert_allclose(design.rows["x"], (np.stack(columns, axis=1) - means) / scales, atol=2e-6)
     np.testing.assert_allclose(design.encoding.means, means, rtol=1e-12)
     np.testing.assert_allclose(design.encoding.scales, scales, rtol=1e-12)
 
@@ -77,7 +101,7 @@ def test_without_an_intercept_categories_keep_all_levels_and_nothing_is_centred(
     assert not design.intercept
     assert design.names == ("carrier[AA]", "carrier[DL]", "carrier[UA]", "hour")
     columns = [1 - IS_DL - IS_UA, IS_DL, IS_UA, WIDE_HOUR]
-    np.testing.assert_allclose(design.rows["x"], standardised(columns, centred=False), atol=2e-6)
+    np.testing.assert_allclose(written_out(design), standardised(columns, design.names, centred=False), atol=2e-6)
     assert design.encoding.means == (0.0,) * 4
 
 
@@ -90,7 +114,7 @@ def test_a_dot_is_all_other_columns() -> None:
 
 def test_an_intercept_alone() -> None:
     design = build_design("late ~ 1", ROWS)
-    np.testing.assert_array_equal(design.rows["x"], np.ones((NUM_ROWS, 1)))
+    np.testing.assert_array_equal(written_out(design), np.ones((NUM_ROWS, 1)))
     assert design.intercept
     assert design.encoding.encode({"hour": HOUR}).shape == (NUM_ROWS, 0)
 
@@ -102,7 +126,7 @@ def test_blocks_of_rows_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(coding, "PIECE_ROWS", 10)
     pieces = build_design(formula, ROWS)
     assert pieces.names == whole.names
-    np.testing.assert_allclose(pieces.rows["x"], whole.rows["x"], atol=2e-6)
+    np.testing.assert_allclose(written_out(pieces), written_out(whole), atol=2e-6)
     np.testing.assert_allclose(pieces.encoding.means, whole.encoding.means, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(pieces.encoding.scales, whole.encoding.scales, rtol=1e-9)
 
@@ -114,7 +138,7 @@ def test_the_first_rows_may_lie_far_from_the_others(monkeypatch: pytest.MonkeyPa
     design = build_design("late ~ time", {"late": LATE, "time": time})
     deviation = time - time[0]
     exact = (deviation - deviation.mean()) / deviation.std()
-    np.testing.assert_allclose(design.rows["x"][:, 0], exact, atol=2e-6)
+    np.testing.assert_allclose(written_out(design)[:, 0], exact, atol=2e-6)
 
 
 def test_float64_only_where_float32_would_blur() -> None:
@@ -144,7 +168,7 @@ def test_the_same_numbers_from_every_source(tmp_path: Path) -> None:
     reference = build_design(formula, ROWS)
     for name, source in write_all(tmp_path).items():
         design = build_design(formula, source)
-        np.testing.assert_array_equal(design.rows["x"], reference.rows["x"], err_msg=name)
+        np.testing.assert_array_equal(written_out(design), written_out(reference), err_msg=name)
         np.testing.assert_array_equal(design.rows["y"], reference.rows["y"], err_msg=name)
         assert design.encoding == reference.encoding, name
 
@@ -177,7 +201,7 @@ def test_missing_values_are_dropped_where_asked() -> None:
     assert design.dropped == NUM_ROWS - keep.sum()
     assert f"{design.dropped} of {NUM_ROWS} rows" in design.notes[-1]
     columns = [DISTANCE[keep], IS_DL[keep], IS_UA[keep]]
-    np.testing.assert_allclose(design.rows["x"], standardised(columns), atol=2e-6)
+    np.testing.assert_allclose(written_out(design), standardised(columns, design.names), atol=2e-6)
     np.testing.assert_array_equal(design.rows["y"], LATE[keep])
     np.testing.assert_array_equal(design.weights, np.ones(keep.sum()))
     np.testing.assert_array_equal(design.rows["offset"], ROWS["exposure"][keep])
@@ -272,7 +296,7 @@ BAD_COLUMNS: dict[str, tuple[str, dict[str, Any], str]] = {
     "sum of two": ("late ~ hour + delay + both", {"both": HOUR + ROWS["delay"]}, "'both' of its own"),
     "one twice": ("late ~ distance + miles", {"miles": (DISTANCE / 1.6).astype(np.float32)}, "'miles' of its own"),
     "splines of sum one": ("late ~ cr(delay, df=4)", {}, "'cr(delay, df=4)[4]' of its own"),
-    "all dummies": ("late ~ carrier + aa", {"aa": CARRIER == "AA"}, "'carrier[T.UA]' and the intercept"),
+    "all dummies": ("late ~ carrier + aa", {"aa": CARRIER == "AA"}, "the levels of 'carrier' and the intercept"),
     "minus infinity": ("late ~ np.log(zero)", {"zero": np.where(HOUR == 4, 0.0, 1.0)}, "'np.log(zero)'"),
     "no number": ("late ~ np.sqrt(delay)", {}, "'np.sqrt(delay)'"),
     "infinite": ("late ~ far", {"far": np.where(HOUR == 4, np.inf, DISTANCE)}, "finite numbers in 'far'"),

@@ -166,38 +166,35 @@ def _part(
     if target.predictor is None:
         return _own_sizes(target, part, mode, whitening, draws)
     part = in_float64(part)
-    directions = target.layout.directions(part["x"])
-    moved = jnp.stack([each * whitening if whitening.ndim == 1 else each @ whitening for each in directions])
-    eta = target.layout.predict(part["x"], mode)
-    return (_scalar_sizes if target.layout.is_scalar else _vector_sizes)(target, part, eta, moved, draws)
+    layout = target.layout
+    moves = layout.moved(part, whitening[:, None] * draws.T if whitening.ndim == 1 else whitening @ draws.T)
+    eta, spread = layout.predict(part, mode), layout.spread(part, whitening)
+    return (_scalar_sizes if layout.is_scalar else _vector_sizes)(target, part, eta, spread, moves)
 
 
-def _scalar_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, draws: jax.Array) -> jax.Array:
+def _scalar_sizes(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, moves: jax.Array) -> jax.Array:
     """q rho^2, rho the remainder in the predictor, mean over draws."""
     assert target.predictor is not None
     slope_at = jax.vmap(jax.grad(target.predictor.call))
     _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
 
-    def square(draw: jax.Array) -> jax.Array:
-        move = moved[0] @ draw
+    def square(move: jax.Array) -> jax.Array:
         return (slope_at(eta + move, rows) - slope - bend * move) ** 2
 
-    return jnp.sqrt(jnp.sum(moved[0] ** 2, axis=1) * jnp.mean(jax.lax.map(square, draws), axis=0))
+    return jnp.sqrt(spread[:, 0, 0] * jnp.mean(jax.lax.map(square, moves[0].T), axis=0))
 
 
-def _vector_sizes(target: Target, rows: Any, eta: jax.Array, moved: jax.Array, draws: jax.Array) -> jax.Array:
+def _vector_sizes(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, moves: jax.Array) -> jax.Array:
     """rho' (A H^-1 A') rho, rho the remainder in the predictors, mean over draws."""
     assert target.predictor is not None
     slope_at = jax.vmap(jax.grad(target.predictor.call))
     _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
-    spread = jnp.einsum("anj,bnj->nab", moved, moved)
 
-    def square(draw: jax.Array) -> jax.Array:
-        move = (moved @ draw).T
+    def square(move: jax.Array) -> jax.Array:
         rest = slope_at(eta + move, rows) - slope - jnp.einsum("nab,nb->na", bend, move)
         return jnp.einsum("na,nab,nb->n", rest, spread, rest)
 
-    return jnp.sqrt(jnp.mean(jax.lax.map(square, draws), axis=0))
+    return jnp.sqrt(jnp.mean(jax.lax.map(square, moves.transpose(2, 1, 0)), axis=0))
 
 
 def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: jax.Array, draws: jax.Array) -> jax.Array:

@@ -47,13 +47,13 @@ def likelihood_sums(
     threads and the memory does not depend on the number of rows. They are added to the sums `before`: whole tiles at a
     time, a pass can be made in pieces without another bit.
     """
-    tile_terms = _predictor_terms if target.predictor is not None else _general_terms
+    add_terms = _add_predictor_terms if target.predictor is not None else _add_general_terms
 
     def tile(index: jax.Array, sums: Any) -> Any:
         first = start + index * TILE_ROWS
         part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype), rows)
         weights = (first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop).astype(theta.dtype)
-        return jax.tree.map(jnp.add, sums, tile_terms(target, part, weights, theta, curvature))
+        return add_terms(target, part, weights, theta, curvature, sums)
 
     if before is None:
         before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(theta.size, curvature))
@@ -69,20 +69,21 @@ def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
     return part.astype(dtype) if jnp.issubdtype(part.dtype, jnp.floating) else part
 
 
-def _predictor_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature) -> Any:
-    x, layout = rows["x"], target.layout
+def _add_predictor_terms(
+    target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature, sums: Any
+) -> Any:
+    layout, (value, gradient, hessian) = target.layout, sums
     assert target.predictor is not None
-    eta = layout.predict(x, theta)
+    eta = layout.predict(rows, theta)
     l0, l1, l2 = jax.vmap(partial(density_terms, target))(eta, rows)
     slopes, bends = _times(weights, l1), _times(weights, l2)
     match curvature:
         case Curvature.DENSE:
-            hessian = layout.curvature(x, bends)
+            # In place: of many levels a tile of rows touches few pairs.
+            hessian = layout.add_curvature(hessian, rows, bends)
         case Curvature.DIAGONAL:
-            hessian = layout.diagonal(x, bends)
-        case Curvature.NONE:
-            hessian = jnp.zeros((), theta.dtype)
-    return jnp.sum(weights * l0), layout.pull_back(x, slopes), hessian
+            hessian = hessian + layout.diagonal(rows, bends)
+    return value + jnp.sum(weights * l0), gradient + layout.pull_back(rows, slopes), hessian
 
 
 def _times(weights: jax.Array, terms: jax.Array) -> jax.Array:
@@ -99,7 +100,9 @@ def density_terms(target: Target, eta: jax.Array, row: Any) -> tuple[jax.Array, 
     return value(eta, row), slope(eta, row), jax.jacfwd(slope)(eta, row)
 
 
-def _general_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature) -> Any:
+def _add_general_terms(
+    target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature, sums: Any
+) -> Any:
     def each(vector: jax.Array, row: Any) -> jax.Array:
         return target.log_likelihood.call(vector, row)
 
@@ -120,7 +123,7 @@ def _general_terms(target: Target, rows: Any, weights: jax.Array, theta: jax.Arr
         case Curvature.NONE:
             hessian = jnp.zeros((), theta.dtype)
     value, slope = jax.value_and_grad(total)(theta)
-    return value, slope, hessian
+    return jax.tree.map(jnp.add, sums, (value, slope, hessian))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -80,6 +80,11 @@ class Levels(Protocol):
     def rows_per_gradient(self) -> int: ...
 
     @property
+    def step_overhead(self) -> int:
+        """What a step costs beside its rows, in rows."""
+        ...
+
+    @property
     def dimension(self) -> int: ...
 
     @property

@@ -90,6 +90,10 @@ class MadeUp:
         return 2
 
     @property
+    def step_overhead(self) -> int:
+        return 4
+
+    @property
     def pairs(self) -> Pairs:
         return ()
 

@@ -45,7 +45,6 @@ LONGEST_TIME = 40.0
 WINDOWS = (0, 4, 16)
 HOPED_MEMORY = 0.5
 SPREAD = 3.0
-STEP_OVERHEAD = 4
 RARE = 0.005
 WORTHWHILE = 0.75
 
@@ -146,7 +145,7 @@ class Search:
     def find_pair(self) -> tuple[Pilots, Contraction]:
         """The cheapest pair whose paths contract, over longer and longer times, and how they do."""
         tuner, choices = self.tuner, self.tuner.choices
-        here = self._proposed() if self.seen else (choices.first_steps[0], choices.batch_sizes[0])
+        here = self._proposed() if self.seen else (choices.first_steps[0], _first_batch(tuner))
         while True:
             while here is not None and (not self.everything or self._affords(here)):
                 self._try(tuner, here, self.window)
@@ -229,9 +228,15 @@ def variance_floor(tails: Tails, problem: Levels) -> Least:
 
 def first_look(tuner: Tuner) -> float:
     """Row gradients that tuning takes at the least: one trial and one set of pairs."""
-    pair = tuner.choices.first_steps[0], tuner.choices.batch_sizes[0]
+    pair = tuner.choices.first_steps[0], _first_batch(tuner)
     pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, RELAXATIONS, 0).contraction_evaluations()
     return _rows(tuner, *pair, RELAXATIONS, tuner.choices.windows[0]) + pairs
+
+
+def _first_batch(tuner: Tuner) -> int:
+    """The smallest that takes a part worth speaking of in what a step costs."""
+    sizes = tuner.choices.batch_sizes
+    return next((size for size in sizes if 4 * size >= tuner.problem.step_overhead), sizes[-1])
 
 
 def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float) -> Pilots:
@@ -287,7 +292,7 @@ def _price(
     coarse = tuner.problem.num_coarse
     steps = np.array([ladder.path_steps(l, coarse) for l in range(last + 1)], float)
     samples = np.maximum(optimal_samples(variance, steps, pilots.share), PILOT_BLOCKS * BLOCK_PATHS)
-    return float(np.sum(samples * steps) * (batch_size + STEP_OVERHEAD))
+    return float(np.sum(samples * steps) * (batch_size + tuner.problem.step_overhead))
 
 
 def _propose(
@@ -354,7 +359,7 @@ def _configured(tuner: Tuner, first_step: float, batch_size: int, time: float, w
 
 def trial_price(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> float:
     """What a trial costs, in the unit of `_price`."""
-    return _rows(tuner, first_step, batch_size, time, window) * (1 + STEP_OVERHEAD / batch_size)
+    return _rows(tuner, first_step, batch_size, time, window) * (1 + tuner.problem.step_overhead / batch_size)
 
 
 def _rows(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> int:

@@ -3,7 +3,8 @@
 expressions     formulas as text: two sides, and nothing but functions of a row in them
 coding          the columns that the terms make, learnt from all rows and applied block by block
 outcomes        the left side as the numbers of a family
-standardising   columns about their means, in units of their spreads; ranks
+collinearity    columns that are combinations of others, whatever the number of levels
+standardising   columns of numbers about their means, in units of their spreads
 encoding        what a fit remembers of its formula, for new rows
 design_steps    what is asked of a design, and the steps that both of its ends share
 transforms      calls that remember, and the sums they are learnt from

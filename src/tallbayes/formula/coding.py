@@ -4,7 +4,9 @@
     coding.blocks(table)     float64 blocks of consecutive rows, without the intercept, in the order of the rows
 
 formulaic parses, evaluates and codes; here it sees one block at a time, so that what it makes in between never has
-the size of the table. A coding is a plain value: text, numbers and nothing else.
+the size of the table. A category that is a term by itself is never made into columns: every row has the place of its
+level's coefficient, so that ten thousand levels cost what two do. A coding is a plain value: text, numbers and nothing
+else.
 """
 
 from __future__ import annotations
@@ -12,25 +14,48 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.expressions import STATEFUL, read_expression, syntax_error
-from tallbayes.rows.columns import is_number, kind_of, levels_of, require
+from tallbayes.rows.columns import is_number, kind_of, level_codes, levels_of, require
 
 # formulaic takes its time a block, whatever its size; what follows is faster on pieces that fit into the cache.
 BLOCK_ROWS = 2**16
 PIECE_ROWS = 2**12
 BLOCK_BYTES = 2**25
 LEVEL_LIMIT = 1000
+INDEXED_LIMIT = 100_000
 INTERCEPT = "Intercept"
+
+
+class Block(NamedTuple):
+    """Some rows: the numbers (rows, columns) of all columns that are not indexed, and of each category that is, the
+    place of its level's coefficient among the names, or their number for a level that has none."""
+
+    x: np.ndarray
+    codes: np.ndarray
+
+
+@dataclass(frozen=True)
+class IndexedTerm:
+    """A category that is a term by itself: its factor, the table's column, and where its columns stand."""
+
+    factor: str
+    column: str
+    first: int
+    count: int
 
 
 @dataclass(frozen=True)
 class Coding:
-    """The columns a formula makes: their names, the kind of every table column read, levels by category, states."""
+    """The columns a formula makes: their names, the kind of every table column read, levels by category, states.
+
+    `indexed` are the terms whose columns are never written down; `of_categories` the places of all columns that a
+    category has a part in.
+    """
 
     right: str
     names: tuple[str, ...]
@@ -38,20 +63,59 @@ class Coding:
     kinds: dict[str, str]
     categories: dict[str, tuple[Any, ...]]
     states: dict[str, Any]
+    indexed: tuple[IndexedTerm, ...] = ()
+    of_categories: tuple[int, ...] = ()
 
-    def blocks(self, table: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """The first row and the numbers (rows, columns) of each block; what is not finite is left to the caller."""
-        spec = _specification(terms_of(self.right), self.categories, self.states)
-        rows = int(np.clip(BLOCK_BYTES // (8 * (len(self.names) + 1)), 1, BLOCK_ROWS))
+    @property
+    def dense(self) -> tuple[int, ...]:
+        """The places of the columns that are written down."""
+        named = {place for term in self.indexed for place in range(term.first, term.first + term.count)}
+        return tuple(place for place in range(len(self.names)) if place not in named)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a category has a part in a column that is written down, such as a product with a number."""
+        return bool(set(self.dense) & set(self.of_categories))
+
+    def blocks(self, table: Any) -> Iterator[tuple[int, Block]]:
+        """The first row and the columns of each block; what is not finite is left to the caller."""
+        dense = self.dense
+        spec = self._dense_specification(table) if dense else None
+        rows = int(np.clip(BLOCK_BYTES // (8 * (len(dense) + 1)), 1, BLOCK_ROWS))
         for start in range(0, table.num_rows, rows):
-            matrix = _evaluate(spec, table.slice(start, rows))
-            spec = matrix.model_spec
-            names = tuple(spec.column_names)
-            if (INTERCEPT,) * self.intercept + self.names != names:
-                raise DataError(explain(f"columns {self.names} as before", f"{names}", "the same types of columns"))
-            numbers = np.asarray(matrix)[:, self.intercept :]
+            part = table.slice(start, rows)
+            codes = np.stack([self._codes(term, part) for term in self.indexed], axis=1) if self.indexed else None
+            codes = np.empty((part.num_rows, 0), np.int32) if codes is None else codes
+            numbers = np.empty((part.num_rows, 0))
+            if spec is not None:
+                matrix = _evaluate(spec, part)
+                spec = matrix.model_spec
+                self._require_names(dense, tuple(spec.column_names))
+                numbers = np.asarray(matrix)[:, self.intercept :]
             for first in range(0, len(numbers), PIECE_ROWS):
-                yield start + first, np.ascontiguousarray(numbers[first : first + PIECE_ROWS], np.float64)
+                piece = slice(first, first + PIECE_ROWS)
+                yield start + first, Block(np.ascontiguousarray(numbers[piece], np.float64), codes[piece])
+
+    def _dense_specification(self, table: Any) -> Any:
+        """formulaic's for the terms that are not indexed, coded as they are beside the others."""
+        spec = _specification(terms_of(self.right), self.categories, self.states)
+        if not self.indexed:
+            return spec
+        named = {term.factor for term in self.indexed}
+        whole = _evaluate(spec, table.slice(0, 1)).model_spec
+        kept = [term for term in whole.formula if len(term.factors) > 1 or term.factors[0].expr not in named]
+        return whole.subset(require("formulaic").Formula(kept))
+
+    def _require_names(self, dense: tuple[int, ...], names: tuple[str, ...]) -> None:
+        if (INTERCEPT,) * self.intercept + tuple(self.names[place] for place in dense) != names:
+            raise DataError(explain(f"columns {self.names} as before", f"{names}", "the same types of columns"))
+
+    def _codes(self, term: IndexedTerm, table: Any) -> np.ndarray:
+        """Of every row the place of its level; of a first level without a column, the place of none."""
+        levels, width = self.categories[term.factor], len(self.names)
+        places = np.arange(term.first, term.first + term.count)
+        places = np.append([width] * (len(levels) - term.count), places).astype(np.int32)
+        return places[level_codes(table.column(term.column), levels)]
 
     def require_known(self, table: Any) -> None:
         """Refuse columns of another kind, and categories that were not there before."""
@@ -70,9 +134,14 @@ class Coding:
                 raise DataError(explain(f"a known category in column {column!r}", repr(unknown[0]), hint))
 
 
-def learn(right: str, columns: Sequence[str], table: Any) -> Coding:
-    """What all rows say of the terms of a formula that reads these columns, and the names of what it makes."""
+def learn(right: str, columns: Sequence[str], table: Any, indexing: bool = True) -> Coding:
+    """What all rows say of the terms of a formula that reads these columns, and the names of what it makes.
+
+    Without `indexing` all columns are written down.
+    """
     formula = terms_of(right)
+    alone = _alone(formula, table.column_names) if indexing else {}
+    shared = {factor.expr for term in formula if len(term.factors) > 1 for factor in term.factors}
     categories: dict[str, tuple[Any, ...]] = {}
     states: dict[str, Any] = {}
     for factor in dict.fromkeys(factor for term in formula for factor in term.factors):
@@ -81,21 +150,43 @@ def learn(right: str, columns: Sequence[str], table: Any) -> Coding:
         expression = read_expression(factor.expr, table.column_names)
         column, is_label = expression.category, "C" in expression.functions
         if column and not expression.has_levels and (is_label or kind_of(table.column(column)) == "categories"):
-            categories[factor.expr] = _levels(column, table, is_label)
+            categories[factor.expr] = _levels(column, table, is_label, factor.expr in set(alone) - shared)
         elif expression.functions & (STATEFUL | {"C"}):
             found = _evaluate(_specification([factor], {}, {}), table.select(expression.columns)).model_spec
             states |= found.transform_state
             if "categories" in found.encoder_state.get(factor.expr, (None, {}))[1]:
                 categories[factor.expr] = tuple(found.encoder_state[factor.expr][1]["categories"])
-    names = tuple(_evaluate(_specification(formula, categories, states), table.slice(0, 1)).model_spec.column_names)
+    spec = _evaluate(_specification(formula, categories, states), table.slice(0, 1)).model_spec
+    names = tuple(spec.column_names)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(explain("columns of different names", f"{twice!r} twice", "rename a column or a category"))
     intercept = "1" in [str(term) for term in formula]
     kinds = {name: kind_of(table.column(name)) for name in columns}
-    coding = Coding(right, names[intercept:], intercept, kinds, categories, states)
+    places = {term: [place - intercept for place in found] for term, found in spec.term_indices.items()}
+    indexed = tuple(
+        IndexedTerm(term.factors[0].expr, alone[term.factors[0].expr], found[0], len(found))
+        for term, found in places.items()
+        if len(term.factors) == 1 and term.factors[0].expr in set(alone) & set(categories) and found
+    )
+    mixed = [places[term] for term in places if any(factor.expr in categories for factor in term.factors)]
+    of_categories = tuple(sorted(place for each in mixed for place in each))
+    coding = Coding(right, names[intercept:], intercept, kinds, categories, states, indexed, of_categories)
     coding.require_known(table)
     return coding
+
+
+def _alone(formula: Any, names: Sequence[str]) -> dict[str, str]:
+    """Factors that are columns or C(column) and a term by themselves, with their columns."""
+    found: dict[str, str] = {}
+    for term in formula:
+        for factor in term.factors:
+            if factor.eval_method.value == "literal":
+                continue
+            expression = read_expression(factor.expr, names)
+            if len(term.factors) == 1 and expression.category is not None and expression.is_plain:
+                found[factor.expr] = expression.category
+    return found
 
 
 def terms_of(side: str) -> Any:
@@ -123,13 +214,14 @@ def evaluate_expression(text: str, table: Any, states: Mapping[str, Any] | None 
     return _evaluate(_specification(terms_of(f"0 + {{{text}}}"), {}, dict(states or {})), table)
 
 
-def _levels(column: str, table: Any, is_label: bool) -> tuple[Any, ...]:
+def _levels(column: str, table: Any, is_label: bool, is_indexed: bool) -> tuple[Any, ...]:
     levels = levels_of(table.column(column))
     if not is_label:
         _require_labels(column, levels)
-    if len(levels) > LEVEL_LIMIT:
+    limit = INDEXED_LIMIT if is_indexed else LEVEL_LIMIT
+    if len(levels) > limit:
         hint = "merge the rare ones, or use the numbers themselves"
-        raise DataError(explain(f"at most {LEVEL_LIMIT} categories in {column!r}", f"{len(levels)}", hint))
+        raise DataError(explain(f"at most {limit:,} categories in {column!r}", f"{len(levels):,}", hint))
     return levels
 
 

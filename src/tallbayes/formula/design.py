@@ -36,11 +36,12 @@ from tallbayes.rows.sources import Source, as_arrow, open_source
 def build_design(formula: str, table: Any, **options: Any) -> Design:
     """Read the columns that a formula names and make the rows of a regression of them, with the options of `Request`.
 
-    With `standardise` every column of x, those of categories too, is centred and divided by its standard deviation
-    over the rows, whatever their weights; without an intercept in the formula it is divided only. `weights` and
-    `offset` are arrays or names of columns. Rows with a missing value in any column used are refused, or dropped with
-    `missing="drop"`. With `standardise_response` y is in standard deviations, about its mean where there is an
-    intercept to take that up.
+    With `standardise` every column of numbers is centred and divided by its standard deviation over the rows, whatever
+    their weights; without an intercept in the formula it is divided only. Flags and the levels of categories stay 0 and
+    1, unless it is "all". Categories that are terms by themselves are not among the columns of x: `codes` say which
+    coefficient a row takes of each. `weights` and `offset` are arrays or names of columns. Rows with a missing value in
+    any column used are refused, or dropped with `missing="drop"`. With `standardise_response` y is in standard
+    deviations, about its mean where there is an intercept to take that up.
 
     >>> rows = {"late": ["no", "yes", "no", "yes"], "hour": [6.0, 18.0, 12.0, 12.0]}
     >>> design = build_design("late ~ hour", rows, standardise=False)
@@ -56,13 +57,17 @@ def _in_memory(request: Request, parsed: Parsed, source: Source) -> Design:
     rows, total = _complete_rows(request, parsed, source)
     outcome, offset, weights = read_part(request, parsed, rows)
     right = right_of(parsed, rows)
-    coding = learn(parsed.right, parsed.right_columns, right)
+    coding = learn(parsed.right, parsed.right_columns, right, request.indexes)
     require_terms(coding, request.formula)
-    done, y = standardise(coding, right, request.standardise), outcome.y
+    done, y = standardise(coding, right, request.rule), outcome.y
     response = (float(y.mean()), float(y.std())) if request.standardise_response else None
     encoding, notes = describe(parsed, coding, (done.means, done.scales), outcome, (len(y), total), response)
     y, offset = in_units(request, encoding, y, offset)
     arrays = {"x": done.x if coding.names else np.ones((len(y), 1), np.float32), "y": y}
+    if coding.indexed:
+        arrays |= {"codes": done.codes}
+    if coding.names and not coding.dense:
+        del arrays["x"]
     arrays |= {} if offset is None else {"offset": offset}
     return Design(arrays, weights, total - len(y), encoding, notes)
 

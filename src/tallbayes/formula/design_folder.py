@@ -25,7 +25,7 @@ from tallbayes.rows.atomic import replacing
 from tallbayes.rows.on_disk import HEADER, Stored, open_table
 from tallbayes.rows.writing import write_table
 
-FORMAT = "tallbayes design 1"
+FORMAT = "tallbayes design 2"
 
 log = logging.getLogger("tallbayes")
 

@@ -19,6 +19,7 @@ from tallbayes.formula.coding import Coding
 from tallbayes.formula.encoding import Encoding
 from tallbayes.formula.expressions import Parsed, parse
 from tallbayes.formula.outcomes import Outcome, read_outcome
+from tallbayes.formula.standardising import read_rule
 from tallbayes.rows.columns import kind_of, levels_of
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.sources import Source
@@ -31,12 +32,22 @@ class Request:
     """What is asked of a design; see `build_design`."""
 
     formula: str
-    standardise: bool = True
+    standardise: bool | str = True
     missing: str = "error"
     weights: Any = None
     offset: Any = None
     response: str = "binary"
     standardise_response: bool = False
+
+    @property
+    def rule(self) -> str:
+        """How columns are standardised."""
+        return read_rule(self.standardise)
+
+    @property
+    def indexes(self) -> bool:
+        """Whether categories are codes: their columns are then 0 and 1."""
+        return self.rule != "all"
 
     @property
     def beside(self) -> dict[str, Any]:
@@ -48,8 +59,9 @@ class Request:
 class Design:
     """The rows of a regression as a family reads them, in arrays or on disk, and how they came about.
 
-    x = (raw - means) / scales with the encoding's means and scales; an intercept alone is a column of ones. `weights`
-    are an array or the name of a field; `dropped` rows had a missing value; `notes` say in words what was decided.
+    x = (raw - means) / scales with the encoding's means and scales; an intercept alone is a column of ones; `codes` are
+    the places of coefficients of categories that are no columns of x. `weights` are an array or the name of a field;
+    `dropped` rows had a missing value; `notes` say in words what was decided.
     """
 
     rows: dict[str, np.ndarray] | Stored

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.coding import Coding
+from tallbayes.formula.coding import Coding, IndexedTerm
 from tallbayes.formula.expressions import read_side
 from tallbayes.formula.standardising import apply
 from tallbayes.rows.columns import count_missing
@@ -73,6 +73,8 @@ class Encoding:
         stored["names"] = tuple(stored["names"])
         stored["categories"] = {factor: tuple(levels) for factor, levels in _restored(stored["categories"]).items()}
         stored["states"] = _restored(stored["states"])
+        stored["indexed"] = tuple(IndexedTerm(**term) for term in stored.get("indexed", ()))
+        stored["of_categories"] = tuple(stored.get("of_categories", ()))
         coding = Coding(**stored)
         read_side(coding.right, tuple(coding.kinds))
         classes = None if plain["classes"] is None else tuple(plain["classes"])

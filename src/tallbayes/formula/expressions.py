@@ -35,12 +35,16 @@ NODES = (
 
 @dataclass(frozen=True)
 class Expression:
-    """What a piece of a formula reads: columns and functions; and the column that it is itself, or C(...) of it."""
+    """What a piece of a formula reads: columns and functions; and the column that it is itself, or C(...) of it.
+
+    `is_plain` says that it is nothing but that, without levels or contrasts of its own.
+    """
 
     columns: tuple[str, ...]
     functions: frozenset[str]
     category: str | None = None
     has_levels: bool = False
+    is_plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def read_side(side: str, names: Sequence[str]) -> tuple[str, ...]:
 def read_expression(text: str, names: Sequence[str]) -> Expression:
     """What an expression reads, or an error if it is more than columns, numbers, operators and known functions."""
     if text in names:
-        return Expression((text,), frozenset(), category=text)
+        return Expression((text,), frozenset(), category=text, is_plain=True)
     aliases: dict[str, str] = {}
 
     def alias(match: re.Match[str]) -> str:
@@ -190,9 +194,11 @@ def _refused(what: str, text: str) -> InputError:
     return InputError(explain("functions of a row by itself in a formula", f"{what!r} in {text!r}", hint))
 
 
-def _category(node: ast.expr, quoted: dict[str, str]) -> tuple[str | None, bool]:
-    """The column of C(column, ...), and whether its levels are given."""
+def _category(node: ast.expr, quoted: dict[str, str]) -> tuple[str | None, bool, bool]:
+    """The column of C(column, ...), whether its levels are given, and whether nothing is."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "C" and node.args):
-        return None, False
+        return None, False, False
     first, given = node.args[0], any(each.arg == "levels" for each in node.keywords)
-    return quoted.get(first.id, first.id) if isinstance(first, ast.Name) else None, given
+    if not isinstance(first, ast.Name):
+        return None, given, False
+    return quoted.get(first.id, first.id), given, len(node.args) == 1 and not node.keywords

@@ -22,9 +22,11 @@ from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
+from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import CATALOGUE, Family
-from tallbayes.model.families import FAMILIES
+from tallbayes.model.families import FAMILIES, with_codes
+from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
 from tallbayes.progress import reporter, teller
 from tallbayes.results.result import Result
@@ -45,7 +47,7 @@ def fit(
     quantities: Any = None,
     prior_scale: Any = 1.0,
     intercept_scale: float = 10.0,
-    standardise: bool = True,
+    standardise: bool | str = True,
     missing: str = "error",
     weights: Any = None,
     offset: Any = None,
@@ -57,9 +59,11 @@ def fit(
     `table` is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow table or a dict of arrays; or what
     `tb.ingest` made, or its path, and then nothing of the size of the table is held in memory. Priors are
     N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0, intercept_scale^2).
-    With `standardise` they are stated for standardised columns, that is per standard deviation of a column, the
-    intercept being that at the columns' means; for "linear" and "student_t" also in standard deviations of the
-    response. Without, for columns and response as they are. Reported is always the raw scale. `family_options` go
+    With `standardise` they are stated for standardised columns of numbers, that is per standard deviation of a column,
+    the intercept being that at their means; for the levels of categories, and for flags of 0 and 1, as they are: of the
+    difference that a level makes on the scale of the linear predictor. For "linear" and "student_t" all are in standard
+    deviations of the response. "all" standardises levels and flags like numbers, which gives rare ones a very wide
+    prior. With False all is for columns and response as they are. Reported is always the raw scale. `family_options` go
     to the family ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
     `quantities` are functions of the reported dict.
 
@@ -71,6 +75,7 @@ def fit(
     ['Intercept', 'hour']
     """
     known, make = _find_family(family)
+    rule = read_rule(standardise)
     chosen = dict(family_options or {})
     _require_known("family_options", chosen, make, OWN_OPTIONS)
     _require_known("options", options, estimate, ("model", "data"))
@@ -83,7 +88,7 @@ def fit(
         "weights": weights,
         "offset": offset,
         "response": known.response,
-        "standardise_response": standardise and known.response == "real",
+        "standardise_response": rule != "nothing" and known.response == "real",
     }
     with reporter(options.pop("progress", None)) as report, watching(budget.max_seconds, teller(report)) as watch:
         try:
@@ -104,7 +109,7 @@ def fit(
             **accuracy,
             **options,
         )
-    notes = (_prior_note(design, scales, intercept_scale, standardise), *design.notes)
+    notes = (_prior_note(design, scales, intercept_scale, rule), *design.notes)
     column = None if offset is None else offset if isinstance(offset, str) else ""
     return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
 
@@ -155,6 +160,9 @@ def _make_model(
     if extra is not None and extra.has_units and isinstance(given, int | float | np.number):
         chosen = chosen | {extra.name: given / design.encoding.response_scale}
     model = make(**priors, **chosen)
+    coding = design.encoding.coding
+    if coding.indexed:
+        model = with_codes(model, Indexed(len(coding.names), coding.dense))
     return in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
 
 
@@ -205,13 +213,21 @@ def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
     return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
 
 
-def _prior_note(design: Design, scales: Any, intercept_scale: float, standardise: bool) -> str:
-    on = "standardised columns" if standardise else "columns as they are"
+def _prior_note(design: Design, scales: Any, intercept_scale: float, rule: str) -> str:
+    on = {
+        "numbers": "standardised columns of numbers, and on levels of categories as they are",
+        "all": "standardised columns",
+        "nothing": "columns as they are",
+    }[rule]
+    encoding = design.encoding
+    if rule == "numbers" and not encoding.coding.of_categories and all(encoding.means):
+        on = "standardised columns"
     parts = []
     if design.names and np.ndim(scales) == 0:
         parts.append(f"coefficients N(0, {scales:g}^2) on {on}")
     elif design.names:
         parts.append(f"coefficients N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
     if design.intercept:
-        parts.append(f"intercept N(0, {intercept_scale:g}^2)" + (" at the columns' means" if standardise else ""))
+        at = " at the columns' means" if any(encoding.means) else ""
+        parts.append(f"intercept N(0, {intercept_scale:g}^2){at}")
     return f"prior: {', '.join(parts)}; results are for the table's own columns"

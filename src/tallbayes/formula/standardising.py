@@ -1,6 +1,11 @@
-"""Standardising: every column of a design centred and divided by its standard deviation, in one array, block by block.
+"""Standardising: every column of numbers centred and divided by its standard deviation, in one array, block by block.
 
     z_ij = (x_ij - mean_j) / sd_j,     without an intercept only  x_ij / sd_j
+
+A column of zeros and ones, as a flag or a level of a category has, stays as it is: its coefficient is the difference
+that the level makes, whatever the number of its rows. A column that a category has a part in, such as its product with
+a number, is divided by the root of its mean square over the rows where it is not 0. With rule "all" these columns are
+standardised like all others; with "nothing" none is.
 
 Blocks are stored at once as deviations from the first block's mean, in units of the first block's spread, and are put
 right in place when all rows are known. From the sums of their products come columns that never change or that are
@@ -15,50 +20,70 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.errors import DataError, explain
-from tallbayes.formula.coding import INTERCEPT, Coding
+from tallbayes.errors import DataError, InputError, explain
+from tallbayes.formula.coding import Block, Coding
+from tallbayes.formula.collinearity import LevelSums, require_rank
 from tallbayes.rows.statistics import Covariance, affine, needs_float64, over_rows
 
-# A column is a combination of others where they leave less than this part of its variance.
-COLLINEAR = 1e-10
+RULES = ("numbers", "all", "nothing")
+
+
+def read_rule(given: bool | str) -> str:
+    """What `standardise` asks for: True is "numbers", False is "nothing"."""
+    rule = {True: "numbers", False: "nothing"}.get(given, given) if isinstance(given, bool | np.bool_) else given
+    if rule not in RULES:
+        hint = "True for columns of numbers, 'all' for the levels of categories too, False for none"
+        raise InputError(explain("standardise True, False or 'all'", repr(given), hint))
+    return str(rule)
 
 
 @dataclass(frozen=True, eq=False)
 class Standardised:
-    """Columns, and the mean and scale of each: x = (raw - mean) / scale."""
+    """Columns and codes of all rows, and the mean and scale of every column: x = (raw - mean) / scale."""
 
     x: np.ndarray
+    codes: np.ndarray
     means: np.ndarray
     scales: np.ndarray
 
 
-def standardise(coding: Coding, table: Any, scaled: bool = True) -> Standardised:
+def standardise(coding: Coding, table: Any, rule: str = "numbers") -> Standardised:
     """The columns of all rows, centred if there is an intercept and scaled, or raw with means 0 and scales 1.
 
     float32, unless columns are not centred and float32 would blur one of them. Raises DataError for a value that is
     not finite, a column that never changes, one that is a combination of others, and more columns than rows.
     """
-    count, width = table.num_rows, len(coding.names)
+    count, dense = table.num_rows, list(coding.dense)
     require_rows(coding, count)
-    if width == 0:
-        return Standardised(np.empty((count, 0), np.float32), np.empty(0), np.empty(0))
-    centred = scaled and coding.intercept
-    x = np.empty((count, width), np.float32 if centred else np.float64)
+    codes = np.empty((count, len(coding.indexed)), np.int32)
+    if not coding.names:
+        return Standardised(np.empty((count, 0), np.float32), codes, np.empty(0), np.empty(0))
+    centred = is_centred(coding, rule)
+    x = np.empty((count, len(dense)), np.float32 if centred else np.float64)
     moments = Standardiser(coding)
     for start, block in coding.blocks(table):
+        rows = slice(start, start + len(block.x))
+        codes[rows] = block.codes
         if not centred:
-            x[start : start + len(block)] = block
+            x[rows] = block.x
         deviation = moments.add(block)
         if centred:
-            x[start : start + len(block)] = deviation
-    mean, spread = moments.settle()
-    means, scales = moments.units(mean, spread, scaled)
+            x[rows] = deviation
+    means, scales = moments.units(rule)
+    own = means[dense], scales[dense]
     if centred:
-        affine(x, 1 / spread, -mean / spread)
-        return Standardised(x, means, scales)
-    if scaled:
-        x /= scales
-    return Standardised(x if needs_float64(x) else x.astype(np.float32), means, scales)
+        affine(x, moments.sums.unit / own[1], (moments.sums.origin - own[0]) / own[1])
+        flags = moments.flags & (own[0] == 0)
+        x[:, flags] = np.rint(x[:, flags])
+        return Standardised(x, codes, means, scales)
+    if rule != "nothing":
+        affine(x, 1 / own[1], -own[0] / own[1])
+    return Standardised(x if needs_float64(x) else x.astype(np.float32), codes, means, scales)
+
+
+def is_centred(coding: Coding, rule: str) -> bool:
+    """Whether every column is centred, or of zeros and ones: then float32 blurs none of them."""
+    return rule != "nothing" and coding.intercept and not (rule == "numbers" and coding.mixes)
 
 
 def require_rows(coding: Coding, count: int) -> None:
@@ -73,45 +98,84 @@ class Standardiser:
     """Means and spreads of the columns of a coding, whose blocks are added one after the other."""
 
     def __init__(self, coding: Coding) -> None:
-        self.coding, self.sums = coding, Covariance(len(coding.names))
+        width = len(coding.dense)
+        self.coding, self.sums, self.levels = coding, Covariance(width), LevelSums(coding)
+        self.flags, self.present = np.ones(width, bool), np.zeros(width)
 
-    def add(self, block: np.ndarray) -> np.ndarray:
+    def add(self, block: Block) -> np.ndarray:
         """The deviations from an origin, in place of the block."""
+        self.present += np.count_nonzero(block.x, axis=0)
+        self.flags[self.flags] = np.all((block.x[:, self.flags] == 0) | (block.x[:, self.flags] == 1), axis=0)
         try:
-            return self.sums.add(block)
+            deviation = self.sums.add(block.x)
         except FloatingPointError:
-            raise _not_finite(self.coding, block, self.sums.count) from None
+            raise _not_finite(self.coding, block.x, self.sums.count) from None
+        self.levels.add(deviation, block.codes)
+        return deviation
 
-    def settle(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and spread of the deviations, once columns are known to vary and to be of their own."""
-        mean, covariance = self.sums.moments()
-        _require_rank(self.coding, mean + self.sums.origin / self.sums.unit, covariance)
-        return mean, np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    def units(self, rule: str) -> tuple[np.ndarray, np.ndarray]:
+        """Means and scales of all columns, once they are known to vary and to be of their own.
 
-    def units(self, mean: np.ndarray, spread: np.ndarray, scaled: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Means and scales of the columns themselves: 0 where they are not centred, 1 where they are not scaled."""
-        centred = scaled and self.coding.intercept
-        means = self.sums.origin + self.sums.unit * mean if centred else np.zeros_like(mean)
-        return means, self.sums.unit * spread if scaled else np.ones_like(spread)
+        Means are 0 where columns are not centred, scales 1 where they are not scaled.
+        """
+        sums, count, coding = self.sums, self.sums.count, self.coding
+        mean, covariance = sums.moments()
+        _require_variation(coding, np.diag(covariance), self.levels, count)
+        shift = np.zeros_like(mean) if coding.intercept else sums.origin / sums.unit
+        require_rank(coding, *_about(sums, shift), count, _shifted(self.levels, shift))
+        means, scales = np.zeros(len(coding.names)), np.ones(len(coding.names))
+        if rule == "nothing":
+            return means, scales
+        dense = list(coding.dense)
+        spread = sums.unit * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        centre = sums.origin + sums.unit * mean
+        switches = (
+            np.isin(dense, coding.of_categories) | self.flags if rule == "numbers" else np.zeros(len(dense), bool)
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size = np.sqrt((spread**2 + centre**2) * count / self.present)
+        scales[dense] = np.where(switches, np.where(self.flags, 1.0, size), spread)
+        if coding.intercept:
+            means[dense] = np.where(switches, 0.0, centre)
+        return means, scales
+
+
+def _about(sums: Covariance, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of products of x about another origin, and of x."""
+    moved = sums.sums + sums.count * shift
+    cross = np.outer(shift, sums.sums)
+    return sums.products + cross + cross.T + sums.count * np.outer(shift, shift), moved
+
+
+def _shifted(levels: LevelSums, shift: np.ndarray) -> LevelSums:
+    for total, count in zip(levels.sums, levels.counts, strict=True):
+        total += np.outer(count, shift)
+    return levels
 
 
 def standardised_blocks(
     coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray
-) -> Iterator[tuple[int, np.ndarray]]:
+) -> Iterator[tuple[int, Block]]:
     """The first row and the columns of each block of rows, with means and scales that are known."""
+    dense = list(coding.dense)
     for start, block in coding.blocks(table):
-        if not np.all(np.isfinite(over_rows(np.add, block))):
-            raise _not_finite(coding, block, start)
-        yield start, (block - means) / scales
+        if not np.all(np.isfinite(over_rows(np.add, block.x))):
+            raise _not_finite(coding, block.x, start)
+        yield start, Block((block.x - means[dense]) / scales[dense], block.codes)
 
 
 def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """The columns of new rows, with the means and scales of old ones."""
-    x = np.empty((table.num_rows, len(coding.names)), np.float32 if np.any(means) else np.float64)
+    """All columns of new rows, with the means and scales of old ones, those of levels written out."""
+    width = len(coding.names)
+    x = np.zeros((table.num_rows, width), np.float32 if np.any(means) else np.float64)
     if not coding.names:
         return x
     for start, block in standardised_blocks(coding, table, means, scales):
-        x[start : start + len(block)] = block
+        rows = x[start : start + len(block.x)]
+        rows[:, list(coding.dense)] = block.x
+        for code in block.codes.T:
+            named = np.flatnonzero(code < width)
+            rows[named, code[named]] = 1.0
     return x if needs_float64(x) else x.astype(np.float32, copy=False)
 
 
@@ -120,35 +184,14 @@ def _not_finite(coding: Coding, block: np.ndarray, start: int) -> DataError:
     if not wrong.any():
         wrong, got = np.abs(block) == np.abs(block).max(), "one too large to square"
     row, column = np.argwhere(wrong)[0]
+    name = coding.names[coding.dense[column]]
     hint = "leave out such rows, or take another function of the column"
-    return DataError(explain(f"finite numbers in {coding.names[column]!r}", f"{got} at row {start + row}", hint))
+    return DataError(explain(f"finite numbers in {name!r}", f"{got} at row {start + row}", hint))
 
 
-def _require_rank(coding: Coding, mean: np.ndarray, covariance: np.ndarray) -> None:
-    """Eliminate column after column of the correlations; what is left of a combination of earlier ones is nothing.
-
-    Without an intercept, combinations are sought among the columns as they are, not about their means.
-    """
-    variance = np.diag(covariance)
-    if np.any(variance <= 0):
-        name = coding.names[int(np.argmax(variance <= 0))]
+def _require_variation(coding: Coding, variance: np.ndarray, levels: LevelSums, count: int) -> None:
+    same = [place for place, each in zip(coding.dense, variance, strict=True) if each <= 0]
+    same += [int(np.argmax(each)) for each in levels.counts if each[:-1].max(initial=0) == count]
+    if same:
+        name = coding.names[min(same)]
         raise DataError(explain(f"a column {name!r} that varies", "the same value in all rows", "leave it out"))
-    moments = covariance if coding.intercept else covariance + np.outer(mean, mean)
-    size = np.sqrt(np.diag(moments))
-    correlation = moments / np.outer(size, size)
-    left = correlation.copy()
-    for column in range(len(left)):
-        pivot = left[column, column]
-        if pivot < COLLINEAR:
-            raise _combination(coding, correlation, column)
-        left[column:, column:] -= np.outer(left[column:, column], left[column, column:]) / pivot
-        left[column, column] = pivot
-
-
-def _combination(coding: Coding, correlation: np.ndarray, column: int) -> DataError:
-    weights = np.linalg.solve(correlation[:column, :column], correlation[:column, column])
-    others = [coding.names[place] for place in np.flatnonzero(np.abs(weights) > 1e-4)]
-    named = ", ".join(map(repr, others[:5])) + (", ..." if len(others) > 5 else "")
-    got = f"a combination of {named}" + (f" and the {INTERCEPT.lower()}" if coding.intercept else "")
-    name = coding.names[column]
-    return DataError(explain(f"a column {name!r} of its own", got, f"leave out {name!r} or one of the others"))

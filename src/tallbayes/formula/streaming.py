@@ -31,7 +31,7 @@ from tallbayes.formula.design_steps import (
 from tallbayes.formula.encoding import Encoding, refuse_missing
 from tallbayes.formula.expressions import Parsed
 from tallbayes.formula.outcomes import response_numbers
-from tallbayes.formula.standardising import Standardiser, require_rows, standardised_blocks
+from tallbayes.formula.standardising import Standardiser, is_centred, require_rows, standardised_blocks
 from tallbayes.formula.survey import CompleteRows, Learnt, survey
 from tallbayes.model.weights import WEIGHT, require_weights
 from tallbayes.rows.columns import kind_of
@@ -55,7 +55,7 @@ def stored_design(request: Request, parsed: Parsed, source: Source) -> Design:
         rows = CompleteRows(source.stored, tuple(columns))
         if request.missing == "error":
             refuse_missing(rows.missing)
-        measured = _measure(request, parsed, survey(parsed, rows))
+        measured = _measure(request, parsed, survey(parsed, rows, request.indexes))
         log.info("design: writing %s rows of %d columns", f"{measured.count:,}", len(measured.coding.names))
         begin("encoding columns", f"writing {len(measured.coding.names)} of them")
         document = measured.document()
@@ -112,18 +112,20 @@ class Measured:
             rest = {
                 name: array for name, array in (("y", y), ("offset", offset), (WEIGHT, weights)) if array is not None
             }
-            for start, x in self._columns(batch):
-                yield {"x": x, **{name: array[start : start + len(x)] for name, array in rest.items()}}
+            for start, stop, columns in self._columns(batch):
+                yield {**columns, **{name: array[start:stop] for name, array in rest.items()}}
 
-    def _columns(self, batch: Any) -> Iterator[tuple[int, np.ndarray]]:
-        """Blocks of x; an intercept alone is a column of ones."""
+    def _columns(self, batch: Any) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+        """Blocks of x and codes, as there are any; an intercept alone is a column of ones."""
         if not self.coding.names:
-            yield 0, np.ones((batch.num_rows, 1), np.float32)
+            yield 0, batch.num_rows, {"x": np.ones((batch.num_rows, 1), np.float32)}
             return
         means, scales = np.array(self.encoding.means), np.array(self.encoding.scales)
-        centred = self.request.standardise and self.coding.intercept
-        for start, x in standardised_blocks(self.coding, right_of(self.parsed, batch), means, scales):
-            yield start, x.astype(np.float32) if centred else x
+        centred = is_centred(self.coding, self.request.rule)
+        for start, block in standardised_blocks(self.coding, right_of(self.parsed, batch), means, scales):
+            x = block.x.astype(np.float32) if centred else block.x
+            both = {"x": x, "codes": block.codes}
+            yield start, start + len(x), {name: array for name, array in both.items() if array.shape[1]}
 
 
 def _measure(request: Request, parsed: Parsed, learnt: Learnt) -> Measured:
@@ -148,7 +150,7 @@ def _measure(request: Request, parsed: Parsed, learnt: Learnt) -> Measured:
     require_rows(coding, count)
     units, about = (np.empty(0), np.empty(0)), None
     if coding.names:
-        units = standardiser.units(*standardiser.settle(), request.standardise)
+        units = standardiser.units(request.rule)
     if request.standardise_response:
         about = float(response.centre[0]), float(np.sqrt(response.squares[0] / count))
     encoding, notes = describe(parsed, coding, units, outcome, (count, total), about)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tallbayes.formula.coding import LEVEL_LIMIT, Coding, evaluate_expression, learn, terms_of
+from tallbayes.formula.coding import INDEXED_LIMIT, Coding, evaluate_expression, learn, terms_of
 from tallbayes.formula.encoding import none_complete
 from tallbayes.formula.expressions import Parsed, read_expression
 from tallbayes.formula.transforms import Call, TransformSums, calls_of, sums_for
@@ -91,7 +91,7 @@ class Learnt:
     notes: tuple[str, ...] = ()
 
 
-def survey(parsed: Parsed, rows: CompleteRows) -> Learnt:
+def survey(parsed: Parsed, rows: CompleteRows, indexing: bool = True) -> Learnt:
     """Learn a formula from rows, in one pass over them if its terms ask for that, else from the first."""
     factors = dict.fromkeys(factor for term in terms_of(parsed.right) for factor in term.factors)
     right = [factor.expr for factor in factors if factor.eval_method.value != "literal"]
@@ -99,16 +99,16 @@ def survey(parsed: Parsed, rows: CompleteRows) -> Learnt:
     names = rows.columns
     calls = calls_of([text for text in texts if text not in names], names)
     if rows.stored.num_rows <= SAMPLE_ROWS:
-        return _learn(parsed, rows, calls, cut_levels(rows.first(SAMPLE_ROWS)))
+        return _learn(parsed, rows, calls, cut_levels(rows.first(SAMPLE_ROWS)), indexing)
     if not calls and not rows.drops:
-        return _learn(parsed, rows, calls, rows.first(1))
+        return _learn(parsed, rows, calls, rows.first(1), indexing)
     log.info("design: surveying %s rows", f"{rows.stored.num_rows:,}")
     sample = rows.first(SAMPLE_ROWS)
     looks = _look_at_all(rows, calls, sample, _remembered(calls, texts, sample))
     extra = [part for look in looks.values() for part in look.kept]
     table = cut_levels(require("pyarrow").concat_tables([sample, *extra]))
     exact = {key: look.sums.memory() for key, look in looks.items() if isinstance(look, _Total)}
-    learnt = _learn(parsed, rows, calls, table, exact)
+    learnt = _learn(parsed, rows, calls, table, indexing, exact)
     quantiles = [call.key for call in calls if call.needs_all_rows]
     if not quantiles:
         return learnt
@@ -117,14 +117,20 @@ def survey(parsed: Parsed, rows: CompleteRows) -> Learnt:
 
 
 def _learn(
-    parsed: Parsed, rows: CompleteRows, calls: tuple[Call, ...], table: Any, exact: Mapping[str, Any] | None = None
+    parsed: Parsed,
+    rows: CompleteRows,
+    calls: tuple[Call, ...],
+    table: Any,
+    indexing: bool,
+    exact: Mapping[str, Any] | None = None,
 ) -> Learnt:
     """The coding that a table tells, with what is known exactly in place of what the table tells."""
 
     def put_right(states: dict[str, Any]) -> dict[str, Any]:
         return _widened({key: (exact or {}).get(key, state) for key, state in states.items()}, calls, rows)
 
-    coding = learn(parsed.right, parsed.right_columns, table.select(parsed.right_columns or parsed.left_columns))
+    right = table.select(parsed.right_columns or parsed.left_columns)
+    coding = learn(parsed.right, parsed.right_columns, right, indexing)
     states: dict[str, Any] = {}
     if not parsed.is_column:
         found = evaluate_expression(parsed.left, table.select(parsed.left_columns))
@@ -193,7 +199,7 @@ def _look_at_all(rows: CompleteRows, calls: tuple[Call, ...], sample: Any, state
 
 def _look_for(call: Call, states: dict[str, Any]) -> _Look:
     if call.function == "C":
-        return _Labels(LEVEL_LIMIT + 1)
+        return _Labels(INDEXED_LIMIT + 1)
     return _Total(sums_for(call, states[call.key])) if call.has_sums else _Extremes()
 
 

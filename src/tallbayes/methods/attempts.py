@@ -22,7 +22,6 @@ from tallbayes.estimator.levels import Levels
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Assessment, Run
 from tallbayes.estimator.tuning import (
-    STEP_OVERHEAD,
     SURE_BLOCKS,
     Choices,
     Tuner,
@@ -145,7 +144,7 @@ def _tuner(run: Run, choices: Choices) -> Tuner:
 def _patience(run: Run, tuning: Tuning) -> float:
     """In row gradients; the tuner's prices also count what a step costs beside its rows."""
     rows = run.problem.rows_per_gradient
-    return PATIENCE * tuning.chosen.price * rows / (rows + STEP_OVERHEAD)
+    return PATIENCE * tuning.chosen.price * rows / (rows + run.problem.step_overhead)
 
 
 def _reconsidered(run: Run, tuning: Tuning, choices: Choices) -> tuple[Run, Tuning]:

@@ -10,6 +10,7 @@ more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from tallbayes.errors import ModelError, explain
 from tallbayes.model import densities
 from tallbayes.model.catalogue import CATALOGUE, DEGREES_OF_FREEDOM
 from tallbayes.model.constraints import positive
-from tallbayes.model.linear import Layout
+from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import Model
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
 
@@ -105,6 +106,15 @@ FAMILIES: dict[str, Callable[..., Model]] = {
 }
 
 
+def with_codes(model: Model, indexed: Indexed) -> Model:
+    """The family's model of rows that also name coefficients by code: {"x": (p,), "codes": (c,), "y": scalar}."""
+    layout = replace(model.layout, indexed=indexed)
+    told: dict[str, Any] = {
+        name: partial(getattr(model, name), layout=layout) for name in ("log_likelihood", "initial", "check")
+    }
+    return replace(model, layout=layout, **told)
+
+
 def _two_classes(eta: jax.Array, row: Any) -> jax.Array:
     return densities.multinomial(eta[None], row)
 
@@ -131,11 +141,11 @@ def _model(
     check_rows = check_multinomial if family.by_class else check_regression
     return Model(
         log_prior=partial(_gaussian_prior, scales if len(scales) > 1 else scale),
-        log_likelihood=partial(_predictor_likelihood, density, layout, extra),
-        initial=partial(_start, heads if family.by_class else None, tuple(scales)),
+        log_likelihood=partial(_predictor_likelihood, density, extra, layout=layout),
+        initial=partial(_start, heads if family.by_class else None, tuple(scales), layout=layout),
         predictor=density,
         layout=layout,
-        check=partial(check_rows, check_response, prior_scale),
+        check=partial(check_rows, check_response, prior_scale, layout=layout),
         log_concave=family.log_concave and extra is None,
         constraints=None if extra is None else {extra: positive},
         family=name,
@@ -164,10 +174,9 @@ def _gaussian_prior(scales: Any, theta: Any) -> jax.Array:
 
 
 def _predictor_likelihood(
-    density: Callable[..., Any], layout: Layout, extra: str | None, theta: Any, row: Any
+    density: Callable[..., Any], extra: str | None, theta: Any, row: Any, *, layout: Layout
 ) -> jax.Array:
-    coefficients = theta["coefficients"] if isinstance(theta, dict) else theta
-    eta = coefficients @ row["x"]
+    eta = layout.combine(row, theta["coefficients"] if isinstance(theta, dict) else theta)
     if layout.intercept:
         eta += theta["intercept"]
     if extra is not None:
@@ -175,11 +184,11 @@ def _predictor_likelihood(
     return density(eta[0] if layout.is_scalar and eta.ndim else eta, row)
 
 
-def _start(heads: int | None, names: tuple[str, ...], row: Any) -> Any:
+def _start(heads: int | None, names: tuple[str, ...], row: Any, *, layout: Layout) -> Any:
     """Zeros, and ones for what is positive."""
     shape = () if heads is None else (heads,)
     start = {name: np.ones(()) for name in names}
-    start["coefficients"] = np.zeros((*shape, *np.shape(row["x"])))
+    start["coefficients"] = np.zeros((*shape, layout.width(row)))
     if "intercept" in names:
         start["intercept"] = np.zeros(shape)
     return start if len(names) > 1 else start["coefficients"]

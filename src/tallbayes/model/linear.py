@@ -1,18 +1,42 @@
 """Linear predictors: what the rows of a regression ask of theta.
 
-    eta = (B x + b, s),   theta = (B, b, s) flat: B (q, d) row by row, then b (q) if there is an intercept, then s (e)
+    eta = (B x + sum_k B[code_k] + b, s),   theta = (B, b, s) flat: B (q, d) row by row, then b (q) if there is an
+                                            intercept, then s (e)
     log p(row | theta) = l(eta, row),   gradient A^T l',   Hessian A^T l'' A   with A: theta -> eta
 
 q heads have coefficients of their own (one, or one for every class but the first); e extras are parameters that all
-rows share, such as the log of a noise scale. With one head and no extras eta is a number, and so are l' and l''.
+rows share, such as the log of a noise scale. With one head and no extras eta is a number, and so are l' and l''. A row
+is {"x": (p,)}, and where coefficients are `Indexed` also {"codes": (c,)}: the places of those whose columns are 1 in
+this row, as each category has one, without ever writing its zeros down. Without columns there is no x.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """Coefficients of a head, of which x has some columns, at these places, and codes name others.
+
+    The code `width` names none.
+    """
+
+    width: int
+    columns: tuple[int, ...]
+
+
+class Terms(NamedTuple):
+    """One predictor of some rows: what is multiplied with the parameters at `places`, and `codes` of those added."""
+
+    values: jax.Array
+    places: np.ndarray
+    codes: jax.Array | None
 
 
 @dataclass(frozen=True)
@@ -22,6 +46,7 @@ class Layout:
     heads: int = 1
     intercept: bool = False
     extras: int = 0
+    indexed: Indexed | None = None
 
     @property
     def is_scalar(self) -> bool:
@@ -33,20 +58,44 @@ class Layout:
         """Length of eta, where it is a vector."""
         return self.heads + self.extras
 
-    def predict(self, x: jax.Array, theta: jax.Array) -> jax.Array:
-        """eta = A theta of one row (d,) or of several (rows, d)."""
-        q, end = self.heads, self.heads * x.shape[-1]
+    def width(self, rows: Any) -> int:
+        """Coefficients of a head."""
+        return int(rows["x"].shape[-1]) if self.indexed is None else self.indexed.width
+
+    def dimension(self, rows: Any) -> int:
+        return self.heads * (self.width(rows) + self.intercept) + self.extras
+
+    def predict(self, rows: Any, theta: jax.Array) -> jax.Array:
+        """eta = A theta of one row or of several."""
+        q, end = self.heads, self.heads * self.width(rows)
         if self.is_scalar:
-            eta = x @ theta[:end]
+            eta = self.combine(rows, theta[:end])
             return eta + theta[end] if self.intercept else eta
-        eta = x @ theta[:end].reshape(q, -1).T
+        eta = self.combine(rows, theta[:end].reshape(q, -1))
         if self.intercept:
             eta += theta[end : end + q]
         extras = theta[theta.size - self.extras :]
         return jnp.concatenate([eta, jnp.broadcast_to(extras, (*eta.shape[:-1], self.extras))], axis=-1)
 
-    def pull_back(self, x: jax.Array, slopes: jax.Array) -> jax.Array:
+    def combine(self, rows: Any, coefficients: jax.Array) -> jax.Array:
+        """B x, and what codes name of B: (...,) for coefficients (d,), (..., q) for (q, d)."""
+        if self.indexed is None:
+            return rows["x"] @ coefficients.T
+        columns, codes = np.array(self.indexed.columns, int), rows["codes"]
+        named = jnp.sum(_named(coefficients.T, codes), axis=codes.ndim - 1)
+        return named + rows["x"] @ coefficients[..., columns].T if self.indexed.columns else named
+
+    def pull_back(self, rows: Any, slopes: jax.Array) -> jax.Array:
         """A^T l', summed over rows."""
+        if self.indexed is not None:
+            parts = self._parts(rows)
+            total = jnp.zeros(self.dimension(rows), slopes.dtype)
+            for part, slope in zip(parts, [slopes] if self.is_scalar else slopes.T, strict=True):
+                total = total.at[part.places].add(slope @ part.values)
+                if part.codes is not None:
+                    total = total.at[part.codes].add(slope[:, None], mode="drop")
+            return total
+        x = rows["x"]
         if self.is_scalar:
             coefficients = x.T @ slopes
             return jnp.append(coefficients, jnp.sum(slopes)) if self.intercept else coefficients
@@ -54,17 +103,32 @@ class Layout:
         rest = totals if self.intercept else totals[self.heads :]
         return jnp.concatenate([(heads.T @ x).ravel(), rest])
 
-    def directions(self, x: jax.Array) -> list[jax.Array]:
-        """The rows of A, predictor by predictor: (rows, dimension) each."""
+    def moved(self, rows: Any, moves: jax.Array) -> jax.Array:
+        """A times the columns of moves (dimension, k), predictor by predictor: (predictors, rows, k)."""
+        return jnp.stack([_times(part, moves) for part in self._parts(rows)])
 
-        def direction(row: jax.Array, unit: jax.Array) -> jax.Array:
-            return self.pull_back(row[None], unit[None])
+    def spread(self, rows: Any, whitening: jax.Array) -> jax.Array:
+        """A W W^T A^T of every row, (rows, predictors, predictors); W is a matrix or its diagonal."""
+        parts = self._parts(rows)
+        if whitening.ndim == 2 and self.indexed is None:
+            moved = self.moved(rows, whitening)
+            return jnp.einsum("anj,bnj->nab", moved, moved)
+        covariance = whitening**2 if whitening.ndim == 1 else whitening @ whitening.T
+        found = [jnp.stack([_covariance(a, b, covariance) for b in parts], axis=-1) for a in parts]
+        return jnp.stack(found, axis=1)
 
-        units = jnp.ones((1,), x.dtype) if self.is_scalar else jnp.eye(self.size, dtype=x.dtype)
-        return [jax.vmap(direction, (0, None))(x, unit) for unit in units]
+    def add_curvature(self, total: jax.Array, rows: Any, bends: jax.Array) -> jax.Array:
+        """A^T l'' A, summed over rows, added to a total."""
+        if self.indexed is None:
+            return total + self._curvature(rows["x"], bends)
+        bends = bends[:, None, None] if self.is_scalar else bends
+        parts = self._parts(rows)
+        for a, left in enumerate(parts):
+            for b, right in enumerate(parts):
+                total = _add_products(total, left, right, bends[:, a, b])
+        return total
 
-    def curvature(self, x: jax.Array, bends: jax.Array) -> jax.Array:
-        """A^T l'' A, summed over rows."""
+    def _curvature(self, x: jax.Array, bends: jax.Array) -> jax.Array:
         if self.is_scalar:
             x = self._with_ones(x)
             # Weights on the transposed side: 10 to 20% less than x.T @ (bends[:, None] * x), for d = 5 and 20.
@@ -79,13 +143,28 @@ class Layout:
         whole = jnp.block([[heads, across], [across.T, within]])
         return whole[self._order(d)][:, self._order(d)]
 
-    def diagonal(self, x: jax.Array, bends: jax.Array) -> jax.Array:
+    def diagonal(self, rows: Any, bends: jax.Array) -> jax.Array:
         """The diagonal of A^T l'' A, summed over rows."""
         own = bends if self.is_scalar else jnp.diagonal(bends, axis1=1, axis2=2)
-        return self.pull_back(x**2, own)
+        return self.pull_back({**rows, "x": rows["x"] ** 2} if "x" in rows else rows, own)
+
+    def _parts(self, rows: Any) -> list[Terms]:
+        """The rows of A, predictor by predictor."""
+        d, dimension = self.width(rows), self.dimension(rows)
+        x = rows["x"] if "x" in rows else jnp.zeros((len(rows["codes"]), 0), rows["y"].dtype)
+        columns = np.arange(d) if self.indexed is None else np.array(self.indexed.columns, int)
+        values, parts = self._with_ones(x), []
+        for head in range(self.heads):
+            places = np.append(head * d + columns, [self.heads * d + head] * self.intercept).astype(int)
+            codes = None
+            if self.indexed is not None:
+                codes = jnp.where(rows["codes"] < d, rows["codes"] + head * d, dimension)
+            parts.append(Terms(values, places, codes))
+        ones = jnp.ones_like(x, shape=(*x.shape[:-1], 1))
+        return parts + [Terms(ones, np.array([dimension - self.extras + e]), None) for e in range(self.extras)]
 
     def _with_ones(self, x: jax.Array) -> jax.Array:
-        return jnp.concatenate([x, jnp.ones_like(x[:, :1])], axis=1) if self.intercept else x
+        return jnp.concatenate([x, jnp.ones_like(x, shape=(len(x), 1))], axis=1) if self.intercept else x
 
     def _order(self, d: int) -> jax.Array:
         """From (b beside its own row of B) to (B, b): which places of the first stand where in the second."""
@@ -93,3 +172,48 @@ class Layout:
         places = jnp.arange(q * width).reshape(q, width)
         extras = q * width + jnp.arange(self.extras)
         return jnp.concatenate([places[:, :d].ravel(), places[:, d:].ravel(), extras])
+
+
+def _times(part: Terms, moves: jax.Array) -> jax.Array:
+    """A row of A, for every row, times columns (dimension, k)."""
+    whole = part.values @ moves[part.places]
+    return whole if part.codes is None else whole + jnp.sum(_named(moves, part.codes), axis=1)
+
+
+def _covariance(left: Terms, right: Terms, covariance: jax.Array) -> jax.Array:
+    """a C b^T for every row; C is a matrix, or its diagonal."""
+    if covariance.ndim == 1:
+        if left is not right:
+            return jnp.zeros(len(left.values), covariance.dtype)
+        own = left.values**2 @ covariance[left.places]
+        return own if left.codes is None else own + jnp.sum(_named(covariance, left.codes), axis=1)
+    between = covariance[left.places[:, None], right.places]
+    total = jnp.sum((left.values @ between) * right.values, axis=1)
+    for one, other in ((left, right), (right, left)):
+        if other.codes is not None:
+            named = jnp.sum(_named(covariance[:, one.places], other.codes), axis=1)
+            total += jnp.sum(named * one.values, axis=1)
+    if left.codes is not None and right.codes is not None:
+        pairs = covariance.at[left.codes[:, :, None], right.codes[:, None, :]].get(mode="fill", fill_value=0.0)
+        total += jnp.sum(pairs, axis=(1, 2))
+    return total
+
+
+def _named(numbers: jax.Array, codes: jax.Array) -> jax.Array:
+    """Those that the codes name along the first axis, 0 for the code of none."""
+    return jnp.take(numbers, codes, axis=0, mode="fill", fill_value=0.0)
+
+
+def _add_products(total: jax.Array, left: Terms, right: Terms, weights: jax.Array) -> jax.Array:
+    """sum_i w_i a_i b_i^T, added in place."""
+    total = total.at[left.places[:, None], right.places].add((left.values.T * weights) @ right.values)
+    if left.codes is not None:
+        cross = (weights[:, None] * right.values)[:, None, :]
+        total = total.at[left.codes[:, :, None], right.places].add(cross, mode="drop")
+    if right.codes is not None:
+        cross = (weights[:, None] * left.values)[:, :, None]
+        total = total.at[left.places[None, :, None], right.codes[:, None, :]].add(cross, mode="drop")
+    if left.codes is not None and right.codes is not None:
+        pairs = left.codes[:, :, None], right.codes[:, None, :]
+        total = total.at[pairs].add(weights[:, None, None], mode="drop")
+    return total

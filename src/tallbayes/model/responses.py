@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
+from tallbayes.model.linear import Layout
 
 Check = Callable[[np.ndarray], None]
 
 
-def check_regression(check_response: Check, prior_scale: Any, data: Any) -> Any:
+def check_regression(check_response: Check, prior_scale: Any, data: Any, *, layout: Layout = Layout()) -> Any:
     """The rows {"x": (N, d), "y": (N,)} and perhaps "offset" (N,), as numbers of a floating type."""
+    if layout.indexed is not None and not layout.indexed.columns:
+        data = {"x": np.empty((len(data["y"]), 0), np.float32), **data}
     if not isinstance(data, dict) or not {"x", "y"} <= set(data):
         got = sorted(data) if isinstance(data, dict) else type(data).__name__
         raise DataError(explain('data {"x": (N, d), "y": (N,)}', f"{got}", "name the two arrays"))
@@ -30,20 +33,21 @@ def check_regression(check_response: Check, prior_scale: Any, data: Any) -> Any:
     if "offset" in data and np.ndim(data["offset"]) != 1:
         got = f"shape {np.shape(data['offset'])}"
         raise DataError(explain("offset of shape (N,)", got, "one number a row, on the scale of x . theta"))
-    if np.ndim(prior_scale) and np.shape(prior_scale) != (x.shape[1],):
+    width = layout.width({"x": x})
+    if np.ndim(prior_scale) and np.shape(prior_scale) != (width,):
         got = f"shape {np.shape(prior_scale)}"
-        raise ModelError(explain(f"{x.shape[1]} prior scales, one a column of x", got, "one number for all"))
+        raise ModelError(explain(f"{width} prior scales, one a column of x", got, "one number for all"))
     check_response(y)
     numbers = {name: _as_floats(np.asarray(data[name])) for name in ("x", "y", "offset") if name in data}
-    return {**data, **numbers}
+    return {name: array for name, array in {**data, **numbers}.items() if np.shape(array)[1:] != (0,)}
 
 
-def check_multinomial(check_response: Check, prior_scale: Any, data: Any) -> Any:
+def check_multinomial(check_response: Check, prior_scale: Any, data: Any, *, layout: Layout = Layout()) -> Any:
     """The same without an offset: there is a linear predictor for every class but the first, and no offset for each."""
     if isinstance(data, dict) and "offset" in data:
         hint = "leave it out, or make it a column of x, with a coefficient for every class"
         raise DataError(explain("no offset in a multinomial regression", 'data with "offset"', hint))
-    return check_regression(check_response, prior_scale, data)
+    return check_regression(check_response, prior_scale, data, layout=layout)
 
 
 def _as_floats(array: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ count_missing, drop_missing     null and NaN alike
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -141,6 +142,28 @@ def levels_of(column: Any) -> tuple[Any, ...]:
         whole = column.chunk(0) if isinstance(column, arrow.ChunkedArray) else column
         return tuple(whole.dictionary.to_pylist())
     return tuple(np.unique(np.asarray(column.unique())).tolist())
+
+
+def level_codes(column: Any, levels: Sequence[Any]) -> np.ndarray:
+    """Where each value stands among the levels, which must have them all."""
+    arrow = require("pyarrow")
+    chunks = column.chunks if isinstance(column, arrow.ChunkedArray) else [column]
+    if arrow.types.is_dictionary(column.type):
+        rank = {level: place for place, level in enumerate(levels)}
+        parts = []
+        for chunk in chunks:
+            places = np.array([rank.get(level, -1) for level in chunk.dictionary.to_pylist()] or [-1])
+            parts.append(places[np.asarray(chunk.indices)])
+        codes = np.concatenate(parts) if parts else np.empty(0, int)
+    else:
+        values, known = np.asarray(column), np.asarray(levels)
+        order = np.argsort(known, kind="stable")
+        codes = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
+        codes = np.where(known[codes] == values, codes, -1)
+    if np.any(codes < 0):
+        unknown = column[int(np.argmax(codes < 0))].as_py()
+        raise DataError(explain(f"one of {len(levels)} known categories", repr(unknown), "leave such rows out"))
+    return codes
 
 
 def kind_of(column: Any) -> str:

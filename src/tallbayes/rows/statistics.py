@@ -132,6 +132,8 @@ def over_rows(operation: np.ufunc, block: np.ndarray) -> np.ndarray:
 
 def affine(x: np.ndarray, factor: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """x * factor + shift, in place of x, whose rows must be contiguous."""
+    if not x.size:
+        return x
     folded = len(x) // FOLD * FOLD
     for part, times in ((x[:folded].reshape(-1, FOLD * x.shape[1]), FOLD), (x[folded:], 1)):
         part *= np.tile(factor, times).astype(x.dtype)
@@ -179,6 +181,8 @@ def _require_finite(numbers: np.ndarray) -> np.ndarray:
 
 def _products(block: np.ndarray) -> np.ndarray:
     """block^T block."""
+    if not block.shape[1]:
+        return np.zeros((0, 0))
     rows = min(PRODUCT_SIZE // block.shape[1] ** 2, PRODUCT_ROWS)
     # Of a wide block one thread could take too few rows at a time to be any faster.
     rows = rows if rows >= FEWEST_ROWS else PRODUCT_ROWS

@@ -292,7 +292,7 @@ def centre_rows(target: Target, centre: Centre, rows: Any, weights: jax.Array | 
     """Expand a batch of rows at the centre; what an estimator does not use costs nothing once compiled."""
     rows = in_precision(rows, centre.mode.dtype)
     if target.predictor is not None:
-        eta = target.layout.predict(rows["x"], centre.mode)
+        eta = target.layout.predict(rows, centre.mode)
         _, slope, curvature = jax.vmap(partial(density_terms, target))(eta, rows)
         return CentredRows(rows, eta, slope, curvature)
     gradient = jax.grad(partial(_log_likelihood, target, rows, weights))
@@ -316,13 +316,13 @@ def _centred_terms(
     rows, eta, slope, curvature = batch
     if target.predictor is not None:
         layout = target.layout
-        move = layout.predict(rows["x"], displacement)
+        move = layout.predict(rows, displacement)
         there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)
         bend = curvature * move if layout.is_scalar else (curvature @ move[:, :, None])[:, :, 0]
         terms = _less(_less(there, b, slope), c, bend)
         if weights is not None:
             terms = jnp.expand_dims(weights, tuple(range(1, terms.ndim))) * terms
-        return layout.pull_back(rows["x"], terms)
+        return layout.pull_back(rows, terms)
     there = jax.grad(partial(_log_likelihood, target, rows, weights))(centre.mode + displacement)
     return _less(_less(there, b, slope), c, curvature(displacement))
 

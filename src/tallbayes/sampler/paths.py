@@ -55,9 +55,17 @@ class Plan:
 
 
 def make_inputs(
-    table: Table, anchor: Anchor, dtype: str, batch_size: int = 0, listing: Listing | None = None
+    table: Table,
+    anchor: Anchor,
+    dtype: str,
+    batch_size: int = 0,
+    listing: Listing | None = None,
+    places: int | None = None,
 ) -> Inputs:
-    """The rows and, beside them on the device, the point of expansion in the paths' precision."""
+    """The rows and, beside them on the device, the point of expansion in the paths' precision.
+
+    With so many `places` there is a list whether one is given or not, so that one program serves both.
+    """
 
     def place(part: Any) -> Any:
         return None if part is None else jax.device_put(np.asarray(part, dtype))
@@ -73,9 +81,19 @@ def make_inputs(
             mismatch=place(anchor.mismatch),
         )
         runs = Runs(np.int32(table.num_rows))
-        if listing is not None:
+        if places is not None:
+            runs = _listed(table.num_rows if listing is None else listing.length, listing, places)
+        elif listing is not None:
             runs = Runs(np.int32(listing.length), jax.device_put(listing.rows), jax.device_put(listing.weights))
         return Inputs(table.rows, np.int32(table.num_rows), np.int32(batch_size), runs, centre, table.units)
+
+
+def _listed(length: int, listing: Listing | None, places: int) -> Runs:
+    """A list of so many places; of all rows in their order, where none is given."""
+    rows, weights = np.zeros(places, np.int32), np.zeros(places, np.float32)
+    rows[:length] = np.arange(length) if listing is None else listing.rows[:length]
+    weights[:length] = 1.0 if listing is None else listing.weights[:length]
+    return Runs(np.int32(length), jax.device_put(rows), jax.device_put(weights))
 
 
 class Schedule(NamedTuple):

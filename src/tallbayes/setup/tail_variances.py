@@ -44,7 +44,10 @@ def tails_of(target: Target, estimands: Estimands, anchor: Anchor, units: object
     apart = transport(values, posterior, gaussian) if trusted else nothing
     far = components(read(probe.rays.reshape(-1, probe.points.shape[1]))[0])
     body = np.maximum(apart.variance, weighted_variance(values, gaussian))
-    endless = _endless(probe, far, components(read.origin), body)
+    endless = np.zeros(values.shape[1], bool)
+    if not target.log_concave:
+        # A log-concave density falls at least exponentially; what a sample of the rows says far out is noise beside it.
+        endless = _endless(probe, far, components(read.origin), body)
     if estimands.observables.functions:
         endless = endless | _heavy_by_itself(read, components) | _has_pole(read, components, probe)
     # What has no variance has no least one either: it is told by other means.
