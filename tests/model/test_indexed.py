@@ -34,7 +34,7 @@ def test_codes_stand_for_columns(layout: Layout, columns: tuple[int, ...]) -> No
         whole, coded = both(columns)
         size = layout.dimension(whole)
         assert coded_layout.dimension(coded) == size
-        theta, spread = rng.normal(size=size), rng.normal(size=(size, size))
+        theta, spread = jnp.asarray(rng.normal(size=size)), jnp.asarray(rng.normal(size=(size, size)))
         eta = layout.predict(whole, theta)
         slopes = rng.normal(size=eta.shape)
         bends = rng.normal(size=(NUM_ROWS,) if layout.is_scalar else (NUM_ROWS, layout.size, layout.size))
@@ -49,7 +49,7 @@ def test_codes_stand_for_columns(layout: Layout, columns: tuple[int, ...]) -> No
             (layout.spread(whole, spread[0]), coded_layout.spread(coded, spread[0])),
             (layout.diagonal(whole, bends), coded_layout.diagonal(coded, bends)),
             *[(layout.add_curvature(total, whole, bends), coded_layout.add_curvature(total, coded, bends))
-              for total in (jnp.zeros((size, size)), jnp.asarray(spread))],
+              for total in (jnp.zeros((size, size)), spread)],
         ]  # fmt: skip
     for expected, found in pairs:
         np.testing.assert_allclose(found, expected, atol=1e-11)

@@ -30,7 +30,8 @@ from tallbayes.sampler.paths import MOST_STOPS, PathEnd, Plan, Schedule, make_in
 from tallbayes.sampler.randomness import path_key, seed_words
 
 # Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
-STEP_OVERHEAD, INDEXED_OVERHEAD = 4, 16
+STEP_OVERHEAD = 4
+INDEXED_OVERHEAD = 16
 MOST_LISTED = 2**22
 
 
