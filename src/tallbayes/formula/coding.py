@@ -18,6 +18,7 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.expressions import STATEFUL, read_expression, syntax_error
+from tallbayes.formula.transforms import calls_of
 from tallbayes.rows.columns import is_number, kind_of, levels_of, require
 
 # formulaic takes its time a block, whatever its size; what follows is faster on pieces that fit into the cache.
@@ -53,12 +54,43 @@ class Coding:
             for first in range(0, len(numbers), PIECE_ROWS):
                 yield start + first, np.ascontiguousarray(numbers[first : first + PIECE_ROWS], np.float64)
 
-    def require_known(self, table: Any) -> None:
-        """Refuse columns of another kind, and categories that were not there before."""
+    def unknown_rows(self, table: Any) -> dict[str, np.ndarray]:
+        """Which rows have a category that was not there before, by column or expression, those without any left out."""
+        found = {}
+        for name, levels in self._labels().items():
+            if name in self.kinds:
+                found[name] = _unknown(table.column(name), levels)
+                continue
+            numbers = np.asarray(evaluate_expression(name, table))
+            # Text that an expression makes is left to formulaic.
+            if numbers.shape[1] == 1:
+                found[name] = ~np.isin(numbers[:, 0], levels)
+        return {name: rows for name, rows in found.items() if rows.any()}
+
+    def known_categories(self, name: str) -> str:
+        """The first of those of a column or of an expression within C(), in words."""
+        return ", ".join(map(repr, self._labels()[name][:20]))
+
+    def _labels(self) -> dict[str, tuple[Any, ...]]:
+        """Levels by the column, or by the expression within C()."""
+        names, found = tuple(self.kinds), {}
+        for factor, levels in self.categories.items():
+            column = read_expression(factor, names).category
+            calls = [call for call in calls_of([factor], names) if call.function == "C" and call.alone]
+            if column is not None or len(calls) == 1:
+                found[column or calls[0].argument] = levels
+        return found
+
+    def require_kinds(self, table: Any) -> None:
+        """Refuse columns of another kind."""
         for name, kind in self.kinds.items():
             if kind_of(table.column(name)) != kind:
                 got = kind_of(table.column(name))
                 raise DataError(explain(f"{kind} in column {name!r}, as before", got, "convert the column"))
+
+    def require_known(self, table: Any) -> None:
+        """Refuse columns of another kind, and categories that were not there before."""
+        self.require_kinds(table)
         for factor, levels in self.categories.items():
             column = read_expression(factor, tuple(self.kinds)).category
             if column is None:
@@ -68,6 +100,16 @@ class Coding:
                 known = ", ".join(map(repr, levels[:20]))
                 hint = f"a fit that has it, or leave these rows out; known are {known}"
                 raise DataError(explain(f"a known category in column {column!r}", repr(unknown[0]), hint))
+
+
+def _unknown(column: Any, levels: tuple[Any, ...]) -> np.ndarray:
+    """Which values of a column without missing ones are not among the levels."""
+    if kind_of(column) != "categories":
+        return ~np.isin(np.asarray(column), levels)
+    known = set(levels)
+    parts = column.chunks if hasattr(column, "chunks") else [column]
+    flags = [np.array([level not in known for level in part.dictionary.to_pylist()], bool) for part in parts]
+    return np.concatenate([flag[np.asarray(part.indices)] for flag, part in zip(flags, parts, strict=True)])
 
 
 def learn(right: str, columns: Sequence[str], table: Any) -> Coding:

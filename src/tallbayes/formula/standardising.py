@@ -96,23 +96,32 @@ class Standardiser:
 
 
 def standardised_blocks(
-    coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray
+    coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray, finite: bool = True
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The first row and the columns of each block of rows, with means and scales that are known."""
+    """The first row and the columns of each block of rows, with means and scales that are known.
+
+    What is not finite is refused, unless that is left to the caller.
+    """
     for start, block in coding.blocks(table):
-        if not np.all(np.isfinite(over_rows(np.add, block))):
+        if finite and not np.all(np.isfinite(over_rows(np.add, block))):
             raise _not_finite(coding, block, start)
         yield start, (block - means) / scales
 
 
-def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """The columns of new rows, with the means and scales of old ones."""
+def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray, finite: bool = True) -> np.ndarray:
+    """The columns of new rows, with the means and scales of old ones; what is not `finite` is NaN, or refused."""
     x = np.empty((table.num_rows, len(coding.names)), np.float32 if np.any(means) else np.float64)
     if not coding.names:
         return x
-    for start, block in standardised_blocks(coding, table, means, scales):
+    for start, block in standardised_blocks(coding, table, means, scales, finite):
         x[start : start + len(block)] = block
-    return x if needs_float64(x) else x.astype(np.float32, copy=False)
+    lost = None if finite or np.all(np.isfinite(over_rows(np.add, x))) else ~np.isfinite(x)
+    if lost is not None:
+        x[lost] = 0.0
+    x = x if needs_float64(x) else x.astype(np.float32, copy=False)
+    if lost is not None:
+        x[lost] = np.nan
+    return x
 
 
 def _not_finite(coding: Coding, block: np.ndarray, start: int) -> DataError:

@@ -20,6 +20,7 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.linear import Layout
+from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.structure import Structure
@@ -39,6 +40,8 @@ class Model:
     place in theta the `layout` tells. `report(theta, units)` says in which terms parameters are reported and
     quantities are asked for (theta itself if None), `structure` in which order; `units` are arrays it needs.
     `affine_report=True` declares that theta is reported as an affine function of its place in R^d.
+
+    `noise` is how y scatters in a family.
 
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
     `family` of `tb.families` has one by its name.
@@ -65,6 +68,7 @@ class Model:
     affine_report: bool = False
     predict: Callable[[Any, Any], Any] | None = None
     family: str | None = None
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class Target:
     # Asked for after the run alone.
     predict: Callable[[Any, Any], Any] | None = field(default=None, compare=False, repr=False)
     family: str | None = field(default=None, compare=False)
+    noise: Noise | None = field(default=None, compare=False)
 
     @property
     def dimension(self) -> int:
@@ -160,6 +165,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         log_concave=bool(model.log_concave),
         predict=model.predict,
         family=model.family,
+        noise=model.noise,
     )
     return target, start
 

@@ -1,7 +1,7 @@
 """Columns: what Arrow holds, as numbers or as codes of the sorted levels of a text; and which values are missing.
 
 normalised_table(table)         numbers as they are, text and categories as codes; anything else is refused
-count_missing, drop_missing     null and NaN alike
+count_missing, drop_missing     null and NaN alike; `missing_rows` tells where
 """
 
 from __future__ import annotations
@@ -102,8 +102,13 @@ def _in_order(encoded: Any, keep_order: bool) -> Any:
 
 def count_missing(table: Any) -> dict[str, int]:
     """Missing values by column, those without any left out."""
-    counts = {name: int(np.sum(_missing(table.column(name)))) for name in table.column_names}
-    return {name: count for name, count in counts.items() if count}
+    return {name: int(rows.sum()) for name, rows in missing_rows(table).items()}
+
+
+def missing_rows(table: Any) -> dict[str, np.ndarray]:
+    """Which rows miss a value, by column, those without any left out."""
+    found = {name: _missing(table.column(name)) for name in table.column_names}
+    return {name: rows for name, rows in found.items() if rows.any()}
 
 
 def drop_missing(table: Any) -> Any:
