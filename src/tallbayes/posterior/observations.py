@@ -42,7 +42,7 @@ MOST_STEPS = 100
 EXPONENTIAL = FamilyResponse(Wanted("poisson"), Layout())
 
 
-class Scale(NamedTuple):
+class NoiseScale(NamedTuple):
     """Over the posterior: mean and sd of s, and E exp(2 s) with its error; of one that is known the sd is 0."""
 
     mean: float
@@ -51,11 +51,11 @@ class Scale(NamedTuple):
     square_error: float
 
     @classmethod
-    def known(cls, value: float) -> Scale:
+    def known(cls, value: float) -> NoiseScale:
         return cls(float(np.log(value)), 0.0, value**2, 0.0)
 
     @classmethod
-    def of(cls, posterior: Posterior) -> Scale:
+    def of(cls, posterior: Posterior) -> NoiseScale:
         """Of the last parameter: s is taken to be normal with the mean and sd that exp(2 s) has."""
         line = np.zeros((1, len(posterior.anchor.mode)))
         line[0, -1] = 2.0
@@ -73,7 +73,7 @@ class Observer:
     posterior: Posterior
     kind: FamilyResponse
     noise: Noise
-    scale: Scale | None
+    scale: NoiseScale | None
     probability: float | None
     excess: Predictor | None = None
 
@@ -139,7 +139,7 @@ class Law:
     centre and spread of eta, and how far that moves with an sd of s."""
 
     noise: Noise
-    scale: Scale | None
+    scale: NoiseScale | None
     mean: Floats
     total: Floats
     width: Floats
@@ -251,9 +251,9 @@ def make_observer(posterior: Posterior, kind: Kind, noise: Noise | None, probabi
     scale = None
     if noise.facts.extra is not None:
         if kind.layout.extras:
-            scale = Scale.of(posterior)
+            scale = NoiseScale.of(posterior)
         elif noise.scale is not None:
-            scale = Scale.known(noise.scale)
+            scale = NoiseScale.known(noise.scale)
         else:
             return None
     return Observer(posterior, kind, noise, scale, probability)
