@@ -272,6 +272,11 @@ def test_arrays_and_tables_of_them(tmp_path: Path) -> None:
     # The table holds float32.
     np.testing.assert_allclose(found.mean, whole.mean, rtol=1e-4)
     np.testing.assert_array_equal(found.rows, np.arange(500))
+    given = result.predict(tb.write_table(tmp_path / "given.table", rows, shuffled=True))
+    np.testing.assert_allclose(given.mean, whole.mean, rtol=1e-4)
+    assert given.remarks == ()
+    older = result.predict(replace(table, numbered=False))
+    assert (older.rows, older.remarks) == (None, (UNNUMBERED,))
     blank = x.copy()
     blank[7, 1] = np.nan
     with pytest.raises(tb.InputError, match=r"no missing value in 'x'.*in row 7 .*missing='nan'"):

@@ -33,6 +33,7 @@ example:
 
 After Ctrl-C, a full disk or a crash the same command goes on from where it was, in TABLE.partial; files that have
 changed meanwhile are refused. Text becomes codes of its sorted levels; of numbers float32 is kept where it is enough.
+The number of each row in its files is kept too, and predictions of the table come in their order.
 
 """
 PREDICT_DESCRIPTION = """\

@@ -32,8 +32,8 @@ CHOICES = ("error", "nan")
 IN_ORDER_BYTES = 2**31
 MOST_NAMED = 20
 UNNUMBERED = (
-    "the table was made by an earlier version and has no row numbers: predictions are in its own, shuffled order; "
-    "ingest its files again, or keep a column that tells rows apart"
+    "the table has no row numbers, as those of earlier versions: predictions are in its own, shuffled order; "
+    "make it again from its files, or keep a column that tells rows apart"
 )
 UNORDERED = "rows are in the order of the table, which is shuffled; column row has their numbers in the source"
 
@@ -135,7 +135,7 @@ def encoded_rows(encoding: Encoding, rows: Any, asked: Asked) -> Iterator[NewRow
             given = np.asarray(offset, np.float64)[start : start + piece.num_rows]
         offsets = as_offsets(given, piece.num_rows, sieve.usable) / encoding.response_scale
         kept = also | {name: piece.column(name) for name in asked.keep}
-        yield sieve.rows((x, offsets), kept, _notes(source.stored))
+        yield sieve.rows((x, offsets), kept, notes_of(source.stored))
 
 
 def _encoded(encoding: Encoding, piece: Any, sieve: _Sieve) -> np.ndarray:
@@ -201,20 +201,22 @@ def _numbered(source: Source, names: list[str]) -> Iterator[tuple[int, np.ndarra
 
 
 def _order(stored: Stored) -> np.ndarray | None:
-    return stored.source_order() if stored.num_bytes <= IN_ORDER_BYTES else None
+    return stored.source_order() if stored.numbered and stored.num_bytes <= IN_ORDER_BYTES else None
 
 
 def _numbers(stored: Stored, order: np.ndarray | None, start: int, count: int) -> np.ndarray | None:
-    if order is not None:
+    if not stored.knows_rows:
+        return None
+    numbers = stored.row_numbers() if stored.numbered and order is None else None
+    if numbers is None:
         return np.arange(start, min(start + count, len(stored)))
-    numbers = stored.row_numbers()
-    return None if numbers is None else np.asarray(numbers[start : start + count], np.int64)
+    return np.asarray(numbers[start : start + count], np.int64)
 
 
-def _notes(stored: Stored | None) -> tuple[str, ...]:
-    if stored is None or (stored.numbered and stored.num_bytes <= IN_ORDER_BYTES):
+def notes_of(stored: Stored | None) -> tuple[str, ...]:
+    if stored is None or (stored.knows_rows and (stored.num_bytes <= IN_ORDER_BYTES or not stored.numbered)):
         return ()
-    return (UNORDERED if stored.numbered else UNNUMBERED,)
+    return (UNORDERED if stored.knows_rows else UNNUMBERED,)
 
 
 def _files(stored: Stored, numbers: np.ndarray) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tallbayes.model.noise import Noise
 from tallbayes.posterior.observations import make_observer
 from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
 from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, Predictor, make_predictor
-from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, stored_parts
+from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result, family_of
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.columns import one_line, require
@@ -153,7 +153,8 @@ def _inputs(result: Result, kind: Any, rows: Any, asked: Asked) -> Iterator[NewR
         return
     if isinstance(rows, Stored):
         for start, numbers, x, given in stored_parts(rows, asked):
-            yield _numeric(result, x, given if asked.offset is None else asked.offset, numbers, asked, start)
+            found = _numeric(result, x, given if asked.offset is None else asked.offset, numbers, asked, start)
+            yield replace(found, notes=notes_of(rows))
         return
     x = np.asarray(rows["x"] if isinstance(rows, Mapping) else rows)
     given = rows.get("offset", asked.offset) if isinstance(rows, Mapping) else asked.offset

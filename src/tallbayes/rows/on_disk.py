@@ -55,6 +55,8 @@ class Field:
 
 # Beside the fields and not one of them: no name of a field begins so.
 ROW = Field("@row", "int32")
+# Said of the source of rows that were written as they came.
+IN_ORDER = "in order"
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Column:
 class Stored:
     """A table on disk; `digest` tells it from any other. What it holds is read when it is asked for.
 
-    `numbered` says whether it knows of every row which one of its source it was; tables of older versions do not.
+    `numbered` says whether the numbers that its rows had in their source are kept; tables of older versions have none.
     """
 
     path: Path
@@ -122,15 +124,22 @@ class Stored:
         """The fields without the padding."""
         return {name: array[: self.num_rows] for name, array in self.arrays().items()}
 
+    @property
+    def knows_rows(self) -> bool:
+        """Whether it is known of every row which one of its source it was: kept, or in the same order."""
+        return self.numbered or bool((self.source or {}).get(IN_ORDER))
+
     def row_numbers(self) -> np.ndarray | None:
         """By place in the table, which row of its source stands there, counted from 0; None where that is not known."""
-        return self._map(ROW)[: self.num_rows] if self.numbered else None
+        if self.numbered:
+            return self._map(ROW)[: self.num_rows]
+        return np.arange(self.num_rows, dtype=np.int32) if self.knows_rows else None
 
     def source_order(self) -> np.ndarray | None:
         """By number in the source, the place of a row in the table: 4 bytes a row; None where that is not known."""
         numbers = self.row_numbers()
-        if numbers is None:
-            return None
+        if numbers is None or not self.numbered:
+            return numbers
         places = np.empty(self.num_rows, np.int32)
         places[numbers] = np.arange(self.num_rows, dtype=np.int32)
         return places

@@ -18,7 +18,7 @@ import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
 from tallbayes.rows.atomic import replacing
-from tallbayes.rows.on_disk import ROW, Field, Stored
+from tallbayes.rows.on_disk import IN_ORDER, ROW, Field, Stored
 from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
 from tallbayes.rows.statistics import ColumnStatistics
 from tallbayes.rows.unfinished import Unfinished, unfinished_table, writing
@@ -69,7 +69,9 @@ def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
     if not num_rows:
         raise DataError(explain("at least one row", "0 rows", "check what makes the chunks"))
     with writing(work.folder):
-        return work.seal(Stored(work.table, num_rows, True, form.fields(), {}, numbered=form.numbered))
+        source = {IN_ORDER: True} if shuffled else None
+        made = Stored(work.table, num_rows, True, form.fields(), {}, source=source, numbered=form.numbered)
+        return work.seal(made)
 
 
 class _Form:
