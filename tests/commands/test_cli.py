@@ -208,12 +208,13 @@ def test_numbers_of_any_size_are_given_to_the_second_digit_of_their_error(fitted
 
 
 def test_the_help_names_every_family() -> None:
-    (action,) = (action for action in fit_actions() if action.dest == "family")
+    (action,) = (action for action in actions_of("fit") if action.dest == "family")
     assert action.help == f"{', '.join(families.FAMILIES)}; default {action.default}"
 
 
 def test_messages_speak_of_options() -> None:
-    options = {option for action in fit_actions() for option in action.option_strings}
+    actions = [action for command in ("fit", "predict") for action in actions_of(command)]
+    options = {option for action in actions for option in action.option_strings}
     for keyword in cli.KEYWORDS.split("|"):
         assert f"--{keyword.replace('_', '-')}" in options
     assert (
@@ -222,9 +223,9 @@ def test_messages_speak_of_options() -> None:
     )
 
 
-def fit_actions() -> list[Any]:
+def actions_of(command: str) -> list[Any]:
     commands = next(action for action in cli._parser()._actions if action.dest == "==SUPPRESS==")
-    return list(commands.choices["fit"]._actions)
+    return list(commands.choices[command]._actions)
 
 
 LOADED = """

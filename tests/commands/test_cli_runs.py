@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -191,9 +192,10 @@ def test_predict_prints_csv_or_writes_a_file(
     assert cli.main(["predict", str(fitted.folder), str(new)]) == 0
     out, said = capsys.readouterr()
     header, *rows = out.splitlines()
-    assert header == "prediction,sd,error,sd_error"
+    assert header == "row,prediction,sd,error,sd_error,observation_sd,observation_sd_error"
     values = np.array([row.split(",") for row in rows], float)
-    np.testing.assert_allclose(values[:, 0], fitted.result.predict(new).mean, rtol=1e-6)
+    assert values[:, 0].tolist() == [0, 1]
+    np.testing.assert_allclose(values[:, 1], fitted.result.predict(new).mean, rtol=1e-6)
     assert said == "tallbayes: 2 rows predicted\n"
     command = ["predict", str(fitted.folder), str(new), "--out", str(tmp_path / "out.parquet")]
     assert cli.main(command) == 0
@@ -204,6 +206,47 @@ def test_predict_prints_csv_or_writes_a_file(
     assert "at_least for counts" in refused(["predict", str(fitted.folder), str(new), "--at-least", "2"], capsys)
     (tmp_path / "other.csv").write_text("carrier,hour\nXX,19\n")
     assert "a known category" in refused(["predict", str(fitted.folder), str(tmp_path / "other.csv")], capsys)
+
+
+def test_predict_keeps_columns_and_passes_over_rows(
+    fitted: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the messages advise is there to be done, and the count is said."""
+    new = tmp_path / "new.csv"
+    new.write_text('carrier,hour,id,name\nUA,19,7,"a, b"\nAA,,8,c\nXX,3,9,d\n')
+    command = ["predict", str(fitted.folder), str(new)]
+    said = refused(command, capsys)
+    assert "got a missing value in row 1 (the first is 0). Try: --missing nan" in said
+    said = refused([*command, "--missing", "nan"], capsys)
+    assert "got 'XX' in row 2 (the first is 0). Try: --unknown nan to predict such rows as NaN; known are 'AA'" in said
+    assert "Try: one of carrier, hour, id, name" in refused([*command, "--keep", "zzz"], capsys)
+    assert "names of columns between commas for --keep" in refused([*command, "--keep", "id,,"], capsys)
+    lenient = [*command, "--missing", "nan", "--unknown", "nan", "--keep", "id", "--keep", "name,hour"]
+    assert cli.main(lenient) == 0
+    out, said = capsys.readouterr()
+    header, *rows = csv.reader(out.splitlines())
+    assert header[:5] == ["row", "id", "name", "hour", "prediction"]
+    assert [row[:3] for row in rows] == [["0", "7", "a, b"], ["1", "8", "c"], ["2", "9", "d"]]
+    assert [row[4] == "nan" for row in rows] == [False, True, True]
+    lost = "2 rows predicted as NaN: a missing value in 'hour' (1), an unknown category in 'carrier' (1)"
+    assert said == f"tallbayes: {lost}\ntallbayes: 3 rows predicted\n"
+    assert cli.main([*lenient, "--out", str(tmp_path / "out.csv"), "--interval", "0"]) == 0
+    assert lost in capsys.readouterr().err
+
+
+def test_predict_of_an_ingested_table_comes_in_the_order_of_the_file(
+    fitted: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours = [hour % 24 for hour in range(100)]
+    (tmp_path / "new.csv").write_text("carrier,hour,id\n" + "".join(f"UA,{h},{i}\n" for i, h in enumerate(hours)))
+    assert cli.main(["ingest", str(tmp_path / "new.csv"), "--out", str(tmp_path / "new.table"), "--quiet"]) == 0
+    capsys.readouterr()
+    printed = []
+    for place in ("new.csv", "new.table"):
+        assert cli.main(["predict", str(fitted.folder), str(tmp_path / place), "--keep", "id"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert [row.split(",")[:2] for row in printed[1].splitlines()[1:]] == [[str(i), str(i)] for i in range(100)]
 
 
 def test_report_writes_a_page(fitted: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def test_the_command_describes_the_table_it_made(command: list[str], capsys: pyt
     output = capsys.readouterr()
     assert output.err == ""
     lines = output.out.splitlines()
-    assert lines[0].startswith("1,000 rows, 4 columns, 16.4 kB in flights.table (")
+    assert lines[0].startswith("1,000 rows, 4 columns, 20.5 kB in flights.table (")
     assert lines[1].split() == ["x", "numbers,", *lines[1].split()[2:]]
     assert [line.split(None, 1) for line in lines[2:5]] == [
         ["id", "whole numbers, 0 to 30,799"],

@@ -53,8 +53,13 @@ def test_a_regressor_equals_its_integrals() -> None:
     assert (model.coef_.shape, type(model.intercept_)) == ((3,), np.float64)
     value, spread = model.predict(x, return_std=True)
     np.testing.assert_allclose(value, x @ model.coef_ + model.intercept_)
-    predictive = y.std() * np.sqrt(noise + np.einsum("ni,ij,nj->n", z, covariance, z))
-    np.testing.assert_allclose(spread, predictive, rtol=0.05)
+    variance, again = np.einsum("ni,ij,nj->n", z, covariance, z), model.result_.predict(x)
+    np.testing.assert_allclose(again.sd, spread, rtol=1e-6)
+    assert np.all(np.abs(spread - y.std() * np.sqrt(variance)) < FAR * again.sd_error)
+    # A new y, which is what scikit-learn's own estimators mean by it; the control is that it is another number.
+    new = y.std() * np.sqrt(noise + variance)
+    assert np.all(np.abs(again.observation_sd - new) < FAR * again.observation.sd_error)
+    assert np.all(new - spread > FAR * again.sd_error)
 
 
 @pytest.mark.slow
@@ -80,6 +85,9 @@ def test_a_count_regressor_equals_its_integrals() -> None:
     found = model.result_.predict(NEW)
     assert np.all(np.abs(model.predict(NEW) - exact) < FAR * found.standard_error + 0.03 * spread)
     np.testing.assert_allclose(model.predict(NEW, offset=np.log([1, 2, 3, 4])), model.predict(NEW) * [1, 2, 3, 4])
+    value, sd = model.predict(NEW, offset=np.log([1, 2, 3, 4]), return_std=True)
+    np.testing.assert_allclose(sd, found.sd * [1, 2, 3, 4])
+    np.testing.assert_allclose(value, model.predict(NEW) * [1, 2, 3, 4])
 
 
 @pytest.mark.slow

@@ -134,7 +134,9 @@ def test_batches_and_blocks_do_not_change_a_row(result: tb.Result, table, tmp_pa
     monkeypatch.setattr(predictor, "BLOCK_ROWS", 16)
     assert result.predict(tmp_path / "new.parquet", out=tmp_path / "out.parquet") == 300
     written = pq.read_table(tmp_path / "out.parquet")
-    assert written.column_names == ["prediction", "sd", "error", "sd_error"]
+    numbers = ["prediction", "sd", "error", "sd_error", "observation_sd", "observation_sd_error"]
+    assert written.column_names == ["row", *numbers]
+    assert written["row"].to_pylist() == list(range(300))
     np.testing.assert_allclose(np.asarray(written["prediction"]), whole.mean, rtol=1e-6)
     assert result.predict(tmp_path / "new.parquet", out=tmp_path / "out.csv") == 300
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 301
@@ -185,7 +187,8 @@ def test_responses_in_their_own_units_and_offsets() -> None:
     assert two.mean[0] / one.mean[0] == pytest.approx(np.e, rel=1e-6)
     assert one.at_least[1].mean[0] == pytest.approx(1 - np.exp(-one.mean[0]), abs=0.01)
     tail = ["P(y>=1)", "sd(y>=1)", "error(y>=1)", "sd_error(y>=1)"]
-    assert list(one.columns()) == ["prediction", "sd", "error", "sd_error", *tail]
+    ends = [f"observation_{name}" for name in ("sd", "sd_error", "lower", "upper", "interval_error")]
+    assert list(one.columns()) == ["row", "prediction", "sd", "error", "sd_error", *tail, *ends]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +197,8 @@ def test_responses_in_their_own_units_and_offsets() -> None:
         ({"hour": 3}, {}, "a column 'carrier'"),
         ({"hour": 3, "carrier": "XX"}, {}, "a known category"),
         ({"hour": float("nan"), "carrier": "UA"}, {}, "missing"),
+        (ROW, {"missing": "drop"}, "missing one of"),
+        (ROW, {"interval": 95}, "interval between 0 and 1"),
         (ROW, {"at_least": 2}, "at_least for counts"),
         (ROW, {"out": "predictions.xlsx"}, r"\.csv or \.parquet"),
         ("nowhere.parquet", {}, "nothing at"),
@@ -206,5 +211,5 @@ def test_rows_that_cannot_be_predicted(result: tb.Result, rows, options, message
 
 def test_the_text_shows_the_first_rows(result: tb.Result, table) -> None:
     text = str(result.predict({name: table[name] for name in ("hour", "carrier")}))
-    assert text.splitlines()[0].split() == ["row", "prediction", "sd", "error", "sd_error"]
+    assert text.splitlines()[0].split() == ["row", "prediction", "sd", "error", "sd_error", "observation_sd"]
     assert "290 more rows" in text

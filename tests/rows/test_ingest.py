@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,28 @@ def test_files_of_every_format_become_one_table(folder: Path, tmp_path: Path) ->
     assert [Path(path).name for path, _, _ in table.source["files"]] == NAMES
     assert tb.open_table(tmp_path / "out").digest == table.digest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+@pytest.mark.parametrize("size", ["small", None])
+def test_rows_keep_their_numbers_in_the_source(size: str | None, folder: Path, tmp_path: Path, request: Any) -> None:
+    """Through files of every format, in their order; and a table without them reads as before, and says so."""
+    if size:
+        request.getfixturevalue(size)
+    table = tb.ingest(folder, tmp_path / "out")
+    given = np.concatenate([columns(200 * (seed + 1), seed)["id"] for seed in range(len(NAMES))])
+    place = next(column.place for column in table.columns if column.name == "id")
+    found, numbers, order = table.rows()["codes"][:, place], table.row_numbers(), table.source_order()
+    assert numbers is not None
+    assert sorted(numbers) == list(range(3000))
+    np.testing.assert_array_equal(found, given[numbers])
+    np.testing.assert_array_equal(found[order], given)
+    assert not np.array_equal(found, given)
+    batches = list(packing.packed_batches(table, ["id"], 700, order))
+    np.testing.assert_array_equal(np.concatenate([np.asarray(each["id"]) for each in batches]), given)
+    older = replace(table, numbered=False)
+    assert older.row_numbers() is None
+    assert older.source_order() is None
+    assert older.num_bytes < table.num_bytes
 
 
 def test_one_bucket_or_many_hold_the_same_rows(folder: Path, tmp_path: Path, request: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,9 @@ def test_an_unchanged_table_is_not_read_through_again(path: Path, digested: list
     assert not digested
     os.utime(path / "x.bin", ns=(0, 0))
     tb.open_table(path)
-    assert len(digested) == 2
+    assert {file.name for file in digested} == {"x.bin", "y.bin", "@row.bin"}
     tb.open_table(path)
-    assert len(digested) == 2
+    assert len(digested) == 3
 
 
 def test_without_a_place_to_remember_it_is_read_each_time(path: Path, digested: list[Path], monkeypatch: Any) -> None:
@@ -126,7 +127,7 @@ def test_without_a_place_to_remember_it_is_read_each_time(path: Path, digested: 
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(stored.os, "replace", refuse)
-    for count in (2, 4):
+    for count in (3, 6):
         tb.open_table(path)
         assert len(digested) == count
 
@@ -188,8 +189,12 @@ def test_floats_are_as_wide_as_they_need_to_be(shuffled: bool, tmp_path: Path) -
     assert sorted(have) == sorted(given)
     assert (list(have) == list(given)) == shuffled
     assert sorted(path.name for path in written.path.iterdir()) == sorted(
-        [*(f"{name}.bin" for name in found), "table.json", "verified.json"]
+        [*(f"{name}.bin" for name in found), *([] if shuffled else ["@row.bin"]), "table.json", "verified.json"]
     )
+    # Rows that are declared to be shuffled stay where they are, and are numbered by their places.
+    assert written.numbered != shuffled
+    np.testing.assert_array_equal(have, given[tb.open_table(tmp_path / "out").row_numbers()])
+    np.testing.assert_array_equal(have[written.source_order()], given)
 
 
 def test_the_rule_is_that_of_tables_in_memory() -> None:
@@ -250,3 +255,17 @@ def test_writing_and_opening_need_no_pyarrow(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     written = tb.write_table(tmp_path / "out", rows(10))
     assert tb.open_table(tmp_path / "out").digest == written.digest
+
+
+def test_a_table_of_before_there_were_row_numbers_still_opens(path: Path) -> None:
+    """Its header says nothing of them, and its digest is the one it had."""
+    header = json.loads((path / stored.HEADER).read_text())
+    whole = tb.open_table(path)
+    older = replace(whole, numbered=False, digests={name: whole.digests[name] for name in ("x", "y")})
+    del header["numbered"], header["digests"][stored.ROW.name]
+    (path / stored.HEADER).write_text(json.dumps(header | {"digest": older.digest}))
+    (path / stored.ROW.file).unlink()
+    opened = tb.open_table(path)
+    assert not opened.numbered
+    assert opened.row_numbers() is None
+    np.testing.assert_array_equal(opened.rows()["x"], older.rows()["x"])

@@ -18,7 +18,7 @@ from tallbayes.commands.options import COMMANDS, EXIT_CODES, Command, Option
 from tallbayes.errors import TallbayesError, explain
 
 KEYWORDS = (
-    "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|missing|weights|offset"
+    "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|missing|unknown|weights|offset"
     "|noise_scale|degrees_of_freedom|interval_tolerance|seed|max_seconds|max_evaluations|method"
 )
 

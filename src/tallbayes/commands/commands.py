@@ -6,12 +6,14 @@ The answer goes to stdout and nothing else does; progress and remarks go to stde
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -169,11 +171,16 @@ def predict(options: argparse.Namespace) -> int:
     with _uninterrupted():
         use_compile_cache()
         from tallbayes.results.predictions import predict_batches
-    asked = {"at_least": options.at_least, "offset": options.offset}
+    asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
+    asked |= {"keep": [name for given in options.keep or () for name in names_of(given, "--keep id,hour")]}
+    asked |= {"interval": options.interval or None}
     if options.out is not None:
         count = result.predict(options.data, **asked, out=options.out)
+        remarks = count.remarks
     else:
-        count = _print_rows(predict_batches(result, options.data, **asked))
+        count, remarks = _print_rows(predict_batches(result, options.data, **asked))
+    for remark in remarks:
+        print(f"tallbayes: {remark}", file=sys.stderr)
     if not result.converged:
         print(f"tallbayes: the run itself: {result.status}", file=sys.stderr)
     where = "" if options.out is None else f" in {_nearby(options.out.absolute())}"
@@ -181,18 +188,32 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_rows(parts: Iterator[Any]) -> int:
-    """As CSV, a batch at a time."""
-    count = 0
+def names_of(given: str, example: str) -> list[str]:
+    """Names between commas."""
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        option = example.split()[0]
+        raise InputError(explain(f"names of columns between commas for {option}", repr(given), example))
+    return names
+
+
+def _print_rows(parts: Iterator[Any]) -> tuple[int, tuple[str, ...]]:
+    """As CSV, a batch at a time; how many, and what is to be known of them."""
+    count, unpredicted, remarks = 0, None, ()
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     for part in parts:
         columns = part.columns()
         if not count:
-            print(",".join(columns))
-        for row in zip(*columns.values(), strict=True):
-            print(",".join(f"{value:.8g}" for value in row))
+            writer.writerow(columns)
+        numbers = [[f"{value:.8g}" for value in each] for each in part.numbers().values()]
+        beside = [each for name, each in columns.items() if name not in part.numbers()]
+        beside = [each.to_pylist() if hasattr(each, "to_pylist") else each.tolist() for each in beside]
+        writer.writerows(zip(*beside, *numbers, strict=True))
         count += len(part)
+        unpredicted = part.unpredicted if unpredicted is None else unpredicted + part.unpredicted
+        remarks = replace(part, unpredicted=unpredicted).remarks
     sys.stdout.flush()
-    return count
+    return count, remarks
 
 
 def report(options: argparse.Namespace) -> int:

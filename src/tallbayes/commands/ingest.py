@@ -13,8 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from tallbayes.commands.commands import _nearby, _uninterrupted
-from tallbayes.errors import InputError, explain
+from tallbayes.commands.commands import _nearby, _uninterrupted, names_of
 from tallbayes.progress import Display, in_words, shorten, terminal
 
 LONGEST_NAME = 32
@@ -24,7 +23,7 @@ STAGES = {"reading": "1 of 3, reading", "shuffling": "2 of 3, shuffling", "seali
 
 def ingest(options: argparse.Namespace) -> int:
     """Make a table of files, and tell what it holds."""
-    columns = None if options.columns is None else _names(options.columns)
+    columns = None if options.columns is None else names_of(options.columns, "--columns hour,late")
     started = time.monotonic()
     shown = not options.quiet and sys.stderr.isatty()
     with terminal() if shown else nullcontext(Display()) as display:
@@ -35,13 +34,6 @@ def ingest(options: argparse.Namespace) -> int:
         table = make_table(options.files, options.out, columns, teller, overwrite=options.force)
     print(describe(table, time.monotonic() - started))
     return 0
-
-
-def _names(given: str) -> list[str]:
-    names = [name.strip() for name in given.split(",")]
-    if not all(names):
-        raise InputError(explain("names of columns between commas for --columns", repr(given), "--columns hour,late"))
-    return names
 
 
 @dataclass

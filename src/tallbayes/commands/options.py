@@ -33,7 +33,14 @@ example:
 
 After Ctrl-C, a full disk or a crash the same command goes on from where it was, in TABLE.partial; files that have
 changed meanwhile are refused. Text becomes codes of its sorted levels; of numbers float32 is kept where it is enough.
+The number of each row in its files is kept too, and predictions of the table come in their order.
 
+"""
+PREDICT_DESCRIPTION = """\
+Posterior means of the response (probabilities, where it is a class) for rows without one, their posterior standard
+deviations (sd) and the Monte Carlo errors of both; then the standard deviation and an interval of a new observation,
+which adds the noise of the response. Column row is a row's number in NEWDATA, counted from 0: in that of the files it
+was made of, if it is a table of ingest. Rows are read and written a batch at a time.
 """
 FIT_DESCRIPTION = """\
 Posterior means and standard deviations of a regression, each to the accuracy you ask for, by the names of the
@@ -203,15 +210,18 @@ PREDICT = Command(
     "predict",
     help="predict the response of new rows",
     usage="RUN NEWDATA [--out FILE] [options]",
-    description="Posterior means of the response (probabilities, where it is a class), their posterior standard "
-    "deviations and Monte Carlo errors, for rows without a response. They are read and written a batch at a time.",
-    epilog="example:\n  tallbayes predict run1 tomorrow.parquet --out predictions.parquet\n",
+    description=PREDICT_DESCRIPTION,
+    epilog="example:\n  tallbayes predict run1 tomorrow.parquet --out predictions.parquet --keep id --missing nan\n",
     options={
         "": (
             RUN,
-            _path("data", "a .csv, .tsv, .parquet or .arrow file", "NEWDATA"),
-            _path("--out", "a .csv or .parquet file; else CSV is printed", "FILE"),
+            _path("data", "a .csv, .tsv, .parquet or .arrow file, or a table of ingest", "NEWDATA"),
+            _path("--out", "a .csv, .parquet or .arrow file; else CSV is printed", "FILE"),
             _flag("--force", "replace --out if it exists"),
+            _option("--keep", "columns of NEWDATA to write too; may be repeated", "A,B,...", action="append"),
+            _choice("--missing", "rows with missing values; default error, nan predicts NaN", "error", "nan"),
+            _choice("--unknown", "rows with categories that the fit does not know; the same", "error", "nan"),
+            _number("--interval", "of a new observation; default 0.95, 0 for none", "P", default=0.95),
             _option("--at-least", "counts: P(y >= K) too", "K", type=int, nargs="+"),
             _option("--offset", "that of the new rows, if it is not that of the fit", "COLUMN"),
         )

@@ -112,7 +112,9 @@ def regression_of(target: Target) -> Regression | None:
     layout = target.layout
     if target.family is None:
         return None
-    return Regression(target.family, layout.heads, layout.intercept, layout.extras)
+    scale, freedom = (None, None) if target.noise is None else target.noise[1:]
+    parts = layout.heads, layout.intercept, layout.extras
+    return Regression(target.family, *parts, noise_scale=scale, degrees_of_freedom=freedom)
 
 
 def _problem(run: Run) -> Problem:

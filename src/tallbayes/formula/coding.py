@@ -20,7 +20,8 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.expressions import STATEFUL, read_expression, syntax_error
-from tallbayes.rows.columns import is_number, kind_of, level_codes, levels_of, require
+from tallbayes.formula.transforms import calls_of
+from tallbayes.rows.columns import is_number, kind_of, known_codes, level_codes, levels_of, require
 
 # formulaic takes its time a block, whatever its size; what follows is faster on pieces that fit into the cache.
 BLOCK_ROWS = 2**16
@@ -117,12 +118,43 @@ class Coding:
         places = np.append([width] * (len(levels) - term.count), places).astype(np.int32)
         return places[level_codes(table.column(term.column), levels)]
 
-    def require_known(self, table: Any) -> None:
-        """Refuse columns of another kind, and categories that were not there before."""
+    def unknown_rows(self, table: Any) -> dict[str, np.ndarray]:
+        """Which rows have a category that was not there before, by column or expression, those without any left out."""
+        found = {}
+        for name, levels in self._labels().items():
+            if name in self.kinds:
+                found[name] = _unknown(table.column(name), levels)
+                continue
+            numbers = np.asarray(evaluate_expression(name, table))
+            # Text that an expression makes is left to formulaic.
+            if numbers.shape[1] == 1:
+                found[name] = ~np.isin(numbers[:, 0], levels)
+        return {name: rows for name, rows in found.items() if rows.any()}
+
+    def known_categories(self, name: str) -> str:
+        """The first of those of a column or of an expression within C(), in words."""
+        return ", ".join(map(repr, self._labels()[name][:20]))
+
+    def _labels(self) -> dict[str, tuple[Any, ...]]:
+        """Levels by the column, or by the expression within C()."""
+        names, found = tuple(self.kinds), {}
+        for factor, levels in self.categories.items():
+            column = read_expression(factor, names).category
+            calls = [call for call in calls_of([factor], names) if call.function == "C" and call.alone]
+            if column is not None or len(calls) == 1:
+                found[column or calls[0].argument] = levels
+        return found
+
+    def require_kinds(self, table: Any) -> None:
+        """Refuse columns of another kind."""
         for name, kind in self.kinds.items():
             if kind_of(table.column(name)) != kind:
                 got = kind_of(table.column(name))
                 raise DataError(explain(f"{kind} in column {name!r}, as before", got, "convert the column"))
+
+    def require_known(self, table: Any) -> None:
+        """Refuse columns of another kind, and categories that were not there before."""
+        self.require_kinds(table)
         for factor, levels in self.categories.items():
             column = read_expression(factor, tuple(self.kinds)).category
             if column is None:
@@ -132,6 +164,11 @@ class Coding:
                 known = ", ".join(map(repr, levels[:20]))
                 hint = f"a fit that has it, or leave these rows out; known are {known}"
                 raise DataError(explain(f"a known category in column {column!r}", repr(unknown[0]), hint))
+
+
+def _unknown(column: Any, levels: tuple[Any, ...]) -> np.ndarray:
+    """Which values of a column without missing ones are not among the levels."""
+    return known_codes(column, levels) < 0
 
 
 def learn(right: str, columns: Sequence[str], table: Any, indexing: bool = True) -> Coding:

@@ -53,7 +53,12 @@ class Encoding:
         rows = source.read(list(self.coding.kinds) or source.names[:1])
         require_complete(rows)
         self.coding.require_known(rows)
-        return apply(self.coding, rows, np.array(self.means), np.array(self.scales))
+        return self.transform(rows)
+
+    def transform(self, rows: Any, finite: bool = True) -> np.ndarray:
+        """The columns of a normalised Arrow table that is complete and known; what is not `finite`, such as the
+        logarithm of 0, is NaN, or refused."""
+        return apply(self.coding, rows, np.array(self.means), np.array(self.scales), finite)
 
     def to_plain(self) -> dict[str, Any]:
         """Text, numbers, lists and dicts."""

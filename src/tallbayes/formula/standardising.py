@@ -154,29 +154,41 @@ def _shifted(levels: LevelSums, shift: np.ndarray) -> LevelSums:
 
 
 def standardised_blocks(
-    coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray
+    coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray, finite: bool = True
 ) -> Iterator[tuple[int, Block]]:
-    """The first row and the columns of each block of rows, with means and scales that are known."""
+    """The first row and the columns of each block of rows, with means and scales that are known.
+
+    What is not finite is refused, unless that is left to the caller.
+    """
     dense = list(coding.dense)
     for start, block in coding.blocks(table):
-        if not np.all(np.isfinite(over_rows(np.add, block.x))):
+        if finite and not np.all(np.isfinite(over_rows(np.add, block.x))):
             raise _not_finite(coding, block.x, start)
         yield start, Block((block.x - means[dense]) / scales[dense], block.codes)
 
 
-def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """All columns of new rows, with the means and scales of old ones, those of levels written out."""
+def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray, finite: bool = True) -> np.ndarray:
+    """All columns of new rows, with the means and scales of old ones, those of levels written out.
+
+    What is not `finite` is NaN, or refused.
+    """
     width = len(coding.names)
     x = np.zeros((table.num_rows, width), np.float32 if np.any(means) else np.float64)
     if not coding.names:
         return x
-    for start, block in standardised_blocks(coding, table, means, scales):
+    for start, block in standardised_blocks(coding, table, means, scales, finite):
         rows = x[start : start + len(block.x)]
         rows[:, list(coding.dense)] = block.x
         for code in block.codes.T:
             named = np.flatnonzero(code < width)
             rows[named, code[named]] = 1.0
-    return x if needs_float64(x) else x.astype(np.float32, copy=False)
+    lost = None if finite or np.all(np.isfinite(over_rows(np.add, x))) else ~np.isfinite(x)
+    if lost is not None:
+        x[lost] = 0.0
+    x = x if needs_float64(x) else x.astype(np.float32, copy=False)
+    if lost is not None:
+        x[lost] = np.nan
+    return x
 
 
 def _not_finite(coding: Coding, block: np.ndarray, start: int) -> DataError:

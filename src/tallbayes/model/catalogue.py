@@ -24,7 +24,7 @@ class Family(NamedTuple):
     `title` is what a report calls it. `response` is what y may be: binary, real, count or class; `link` is how the mean
     of y follows from eta and, where there is a `tail`, P(y >= k). `ratio` is what exp of a coefficient is called. With
     `by_class` every class but the first has coefficients of its own, and no offset. The density is `log_concave` in
-    eta, given the extra; `noise_variance` is that of y about its mean for a noise scale of 1.
+    eta, given the extra.
     """
 
     name: str
@@ -36,7 +36,6 @@ class Family(NamedTuple):
     ratio: str | None = None
     by_class: bool = False
     log_concave: bool = True
-    noise_variance: float = 1.0
 
 
 NOISE = Extra("noise_scale", has_units=True)
@@ -55,7 +54,6 @@ CATALOGUE = {
             "identity",
             extra=NOISE,
             log_concave=False,
-            noise_variance=DEGREES_OF_FREEDOM / (DEGREES_OF_FREEDOM - 2),
         ),
         Family("poisson", "Poisson regression", "count", "log", "poisson", ratio="rate ratio"),
         Family(

@@ -24,6 +24,7 @@ from tallbayes.model.catalogue import CATALOGUE, DEGREES_OF_FREEDOM
 from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import Model
+from tallbayes.model.noise import Noise
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
 
 Scale = Any
@@ -55,8 +56,9 @@ def linear(
     if noise_scale is None:
         half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
         return _model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal)
-    density = partial(densities.linear, _require_positive("noise_scale", noise_scale))
-    return _model("linear", density, prior_scale, intercept_scale)
+    known = _require_positive("noise_scale", noise_scale)
+    density = partial(densities.linear, known)
+    return _model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known))
 
 
 def student_t(
@@ -71,9 +73,11 @@ def student_t(
     if noise_scale is None:
         half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
         unknown = partial(densities.student_t_unknown, freedom)
-        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal)
-    density = partial(densities.student_t, freedom, _require_positive("noise_scale", noise_scale))
-    return _model("student_t", density, prior_scale, intercept_scale)
+        noise = Noise("student_t", None, freedom)
+        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal, noise=noise)
+    known = _require_positive("noise_scale", noise_scale)
+    density = partial(densities.student_t, freedom, known)
+    return _model("student_t", density, prior_scale, intercept_scale, noise=Noise("student_t", known, freedom))
 
 
 def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
@@ -126,6 +130,7 @@ def _model(
     intercept_scale: float | None,
     extra_scale: float | None = None,
     num_classes: int | None = None,
+    noise: Noise | None = None,
 ) -> Model:
     """`extra_scale` is that of the half-normal prior of the family's extra; None where that is known, or is none."""
     family, scale = CATALOGUE[name], _prior_scales(prior_scale)
@@ -149,6 +154,7 @@ def _model(
         log_concave=family.log_concave and extra is None,
         constraints=None if extra is None else {extra: positive},
         family=name,
+        noise=noise or Noise(name),
     )
 
 

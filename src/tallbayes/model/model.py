@@ -20,6 +20,7 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.linear import Layout
+from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.structure import Structure
@@ -40,6 +41,8 @@ class Model:
     quantities are asked for (theta itself if None), `structure` in which order; `units` are arrays it needs. Where
     it has hundreds of names, `flat_report(theta, units)` is the same as one vector, in far fewer operations.
     `affine_report=True` declares that theta is reported as an affine function of its place in R^d.
+
+    `noise` is how y scatters in a family.
 
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
     `family` of `tb.families` has one by its name.
@@ -67,6 +70,7 @@ class Model:
     predict: Callable[[Any, Any], Any] | None = None
     family: str | None = None
     flat_report: Callable[[Any, Any], Any] | None = None
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class Target:
     predict: Callable[[Any, Any], Any] | None = field(default=None, compare=False, repr=False)
     family: str | None = field(default=None, compare=False)
     flat_report: Function | None = None
+    noise: Noise | None = field(default=None, compare=False)
 
     @property
     def dimension(self) -> int:
@@ -166,6 +171,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         predict=model.predict,
         family=model.family,
         flat_report=None if model.flat_report is None else identify(model.flat_report, space.theta(start), model.units),
+        noise=model.noise,
     )
     return target, start
 

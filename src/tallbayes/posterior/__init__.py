@@ -8,10 +8,11 @@ projections         the law of a line: probabilities, quantiles, densities
 expectations        the expectation of any function, the last noise drawn anew
 signed_draws        quantiles of what is no line
 posterior           `Posterior`: expectation, quantile, interval, probability, density, draws
-prediction          `Prediction`: mean and sd by row, and their errors
+prediction          `Prediction`: mean and sd by row, and their errors; `Observation`
 prediction_errors   from sums over paths to predictions
 predictor           those sums, a block of rows at a time
+observations        how a new observation scatters about a prediction
 
-A run makes a `Posterior`; results and doors ask it, and make a `Predictor` of it. Only `reported`, `expectations` and
-`predictor` import JAX, so that a stored posterior opens without.
+A run makes a `Posterior`; results and doors ask it, and make a `Predictor` of it. Only `reported`, `expectations`,
+`predictor` and `observations` import JAX, so that a stored posterior opens without.
 """

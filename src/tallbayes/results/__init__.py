@@ -3,6 +3,7 @@
 result         `Result` and its parts: levels, rates, cost, regression, other modes
 coefficients   mean, sd and interval of every parameter, each number with its error
 comparisons    ratios, and one thing against another
+new_rows       what a prediction reads of them, their numbers, and those that cannot be predicted
 predictions    new rows in the terms of the fit, in memory or from file to file
 export         data frames, and the labelled arrays that ArviZ reads
 result_file    one file, exact to the bit

@@ -2,6 +2,8 @@
 
 result.predict(rows)                      posterior mean of the response (or of every class), its sd, its errors
 result.predict("new.parquet", out="predictions.parquet")      a batch at a time, in memory that does not grow
+
+What is read of the rows is in `new_rows`.
 """
 
 from __future__ import annotations
@@ -10,20 +12,24 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
-from tallbayes.moments import Floats
-from tallbayes.posterior.prediction import Prediction
+from tallbayes.model.noise import Noise
+from tallbayes.posterior.observations import make_observer
+from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
 from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, Predictor, make_predictor
+from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result, family_of
-
-if TYPE_CHECKING:
-    from tallbayes.formula.encoding import Encoding
+from tallbayes.rows.atomic import replacing
+from tallbayes.rows.columns import one_line, require
+from tallbayes.rows.formats import WRITERS
+from tallbayes.rows.on_disk import Stored
 
 
 def predict(
@@ -33,16 +39,40 @@ def predict(
     at_least: int | Sequence[int] | None = None,
     offset: Any = None,
     out: str | os.PathLike[str] | None = None,
+    keep: str | Sequence[str] = (),
+    missing: str = "error",
+    unknown: str = "error",
+    interval: float | None = 0.95,
 ) -> Any:
     """See `Result.predict`."""
-    ks = () if at_least is None else tuple(int(k) for k in np.atleast_1d(at_least))
-    kind = _kind(result, ks)
+    asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
+    parts = predict_batches(result, rows, at_least=at_least, offset=offset, **asked)
     if out is not None:
-        return _write(predict_batches(result, rows, at_least=at_least, offset=offset), Path(out))
-    parts = list(_stream(result, kind, rows, offset))
-    if not parts:
+        return _write(parts, Path(out))
+    found = list(parts)
+    if not found:
         raise DataError(explain("at least one row", "0 rows", "check the table"))
-    return _named(result, kind, Prediction.joined(parts), ks)
+    return Prediction.joined(found)
+
+
+def predict_batches(
+    result: Result,
+    rows: Any,
+    *,
+    at_least: Any = None,
+    offset: Any = None,
+    keep: str | Sequence[str] = (),
+    missing: str = "error",
+    unknown: str = "error",
+    interval: float | None = 0.95,
+) -> Iterator[Prediction]:
+    """Predictions a batch of rows at a time, in order."""
+    ks = () if at_least is None else tuple(int(k) for k in np.atleast_1d(at_least))
+    asked = Asked((keep,) if isinstance(keep, str) else tuple(keep), missing, unknown, offset)
+    if interval is not None and not 0 < interval < 1:
+        raise InputError(explain("interval between 0 and 1", repr(interval), "0.95, or None for no interval"))
+    kind = _kind(result, ks)
+    return _stream(result, kind, _inputs(result, kind, rows, asked), ks, interval)
 
 
 def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
@@ -64,37 +94,85 @@ def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     return OwnResponse(live[0], live[0].predict)
 
 
-def _stream(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Prediction]:
+def _stream(
+    result: Result, kind: Any, batches: Iterator[NewRows], ks: tuple[int, ...], interval: float | None
+) -> Iterator[Prediction]:
     predictor: Predictor | None = None
-    for part in _inputs(result, kind, rows, offset):
-        predictor = predictor or make_predictor(result.posterior, kind, part)
-        yield predictor.all(part)
+    observer = make_observer(result.posterior, kind, _noise(result), interval)
+    for batch in batches:
+        if batch.usable.any():
+            predictor = predictor or make_predictor(result.posterior, kind, batch.inputs)
+            found = predictor.all(batch.inputs)
+        else:
+            found = _nothing(kind)
+        observation = None if observer is None else observer(found, batch.inputs)
+        yield _of_batch(_named(result, found, observation, ks), batch)
 
 
-def _inputs(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Any]:
+def _nothing(kind: FamilyResponse) -> Prediction:
+    """Of no row at all."""
+    classes = kind.layout.heads + 1 if CATALOGUE[kind.wanted.family].by_class else 1
+    arrays: list[Any] = [np.empty((0, classes + len(kind.wanted.at_least)))] * len(ARRAYS)
+    return Prediction(*arrays)
+
+
+def _noise(result: Result) -> Noise | None:
+    """How y scatters in a family; files of before do not say which degrees of freedom there were."""
+    regression = result.regression
+    if regression is None or (regression.family == "student_t" and regression.degrees_of_freedom is None):
+        return None
+    return Noise(regression.family, regression.noise_scale, regression.degrees_of_freedom)
+
+
+def _of_batch(found: Prediction, batch: NewRows) -> Prediction:
+    """With what belongs to the rows, and NaN for those that could not be predicted."""
+    twice = [name for name in batch.kept if name in (ROW, *found.numbers())]
+    if twice:
+        got = f"{twice[0]!r}, which a prediction has itself"
+        raise InputError(explain("columns of other names to keep", got, "rename it in the table"))
+    whole = found if batch.usable.all() else found.spread_out(batch.usable)
+    lost, notes = batch.unpredicted, batch.notes
+    return replace(whole, rows=batch.numbers, kept=batch.kept, unpredicted=lost, notes=notes)
+
+
+def _inputs(result: Result, kind: Any, rows: Any, asked: Asked) -> Iterator[NewRows]:
     """What the kind reads, part by part of the rows."""
     if result.encoding is not None:
         from tallbayes.formula.encoding import Encoding
 
-        yield from _encoded(Encoding.from_plain(result.encoding), rows, offset)
+        yield from encoded_rows(Encoding.from_plain(result.encoding), rows, asked)
         return
     if isinstance(kind, OwnResponse):
         import jax
 
-        yield jax.tree.map(np.asarray, rows)
+        own = {name: each for name, each in rows.items() if name not in asked.keep} if asked.keep else rows
+        inputs = jax.tree.map(np.asarray, own)
+        count = len(jax.tree.leaves(inputs)[0])
+        kept = kept_arrays(asked.keep, rows, count)
+        yield NewRows(inputs, np.ones(count, bool), np.arange(count), kept, Unpredicted())
+        return
+    if isinstance(rows, Stored):
+        for start, numbers, x, given in stored_parts(rows, asked):
+            found = _numeric(result, x, given if asked.offset is None else asked.offset, numbers, asked, start)
+            yield replace(found, notes=notes_of(rows))
         return
     x = np.asarray(rows["x"] if isinstance(rows, Mapping) else rows)
-    columns = _columns_of(result)
+    given = rows.get("offset", asked.offset) if isinstance(rows, Mapping) else asked.offset
+    found = _numeric(result, x, given, np.arange(len(x)) if x.ndim else None, asked, 0)
+    yield replace(found, kept=kept_arrays(asked.keep, rows, len(x)))
+
+
+def _numeric(
+    result: Result, x: np.ndarray, offset: Any, numbers: np.ndarray | None, asked: Asked, start: int
+) -> NewRows:
+    columns, regression = _columns_of(result), result.regression
     if x.ndim != 2 or x.shape[1] != columns:
         raise DataError(explain(f"x of shape (N, {columns})", f"shape {x.shape}", "one row a prediction: x[None]"))
-    if not np.all(np.isfinite(x)):
-        row = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise DataError(explain("finite numbers in x", f"others in row {row}", "leave such rows out"))
-    given = rows.get("offset", offset) if isinstance(rows, Mapping) else offset
-    regression = result.regression
-    if regression is not None and regression.scales is not None:
-        x = (x - regression.means) / regression.scales
-    yield x, _offsets(given, len(x))
+    found = array_rows(x, offset, numbers, asked, start)
+    if regression is None or regression.scales is None:
+        return found
+    left, offsets = found.inputs
+    return replace(found, inputs=((left - regression.means) / regression.scales, offsets))
 
 
 def _columns_of(result: Result) -> int:
@@ -103,45 +181,7 @@ def _columns_of(result: Result) -> int:
     return (size - regression.extras) // regression.heads - regression.intercept
 
 
-def _encoded(encoding: Encoding, rows: Any, offset: Any) -> Iterator[Any]:
-    from tallbayes.rows.sources import open_source
-
-    wanted = list(encoding.coding.kinds)
-    column = offset if isinstance(offset, str) else encoding.offset if offset is None else None
-    if column == "":
-        raise InputError(explain("offset=, since the fit had one", "none", "an array, or the name of a column"))
-    start = 0
-    for batch in open_source(_as_table(rows)).batches([*wanted, *([column] if column else [])] or None):
-        x = encoding.encode(batch.select(wanted) if wanted else batch)
-        x = np.ones((len(x), 1)) if x.shape[1] == 0 else x
-        given = np.asarray(batch.column(column), np.float64) if column else None
-        if column is None and offset is not None:
-            given = np.asarray(offset, np.float64)[start : start + len(x)]
-        start += len(x)
-        yield x, _offsets(given, len(x)) / encoding.response_scale
-
-
-def _as_table(rows: Any) -> Any:
-    """One row may be given as a dict of values, several as a list of such dicts."""
-    if isinstance(rows, Mapping) and rows and all(np.ndim(value) == 0 for value in rows.values()):
-        rows = [rows]
-    if isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows):
-        return {name: [row.get(name) for row in rows] for name in rows[0]}
-    return rows
-
-
-def _offsets(given: Any, count: int) -> Floats:
-    if given is None:
-        return np.zeros(count)
-    offsets = np.broadcast_to(np.asarray(given, np.float64), (count,)) if np.ndim(given) == 0 else np.asarray(given)
-    if offsets.shape != (count,) or not np.all(np.isfinite(offsets)):
-        raise DataError(
-            explain(f"a finite offset for each of {count} rows", f"shape {offsets.shape}", "one number a row")
-        )
-    return offsets.astype(np.float64)
-
-
-def _named(result: Result, kind: Any, found: Prediction, ks: tuple[int, ...]) -> Prediction:
+def _named(result: Result, found: Prediction, observation: Observation | None, ks: tuple[int, ...]) -> Prediction:
     """In the units of the response, with classes and P(y >= k) by their names."""
     scale, shift, classes = 1.0, 0.0, None
     if result.regression is not None:
@@ -152,37 +192,57 @@ def _named(result: Result, kind: Any, found: Prediction, ks: tuple[int, ...]) ->
     count = found.mean.shape[1] - len(ks)
     answer = found.outputs(slice(count)) if count > 1 else found.outputs(0).scaled(scale, shift)
     tails = {k: found.outputs(count + place) for place, k in enumerate(ks)}
-    return replace(answer, classes=classes, at_least=tails)
+    observed = None if observation is None else observation.scaled(scale, shift)
+    return replace(answer, classes=classes, at_least=tails, observation=observed)
 
 
-def predict_batches(result: Result, rows: Any, *, at_least: Any = None, offset: Any = None) -> Iterator[Prediction]:
-    """Predictions a batch of rows at a time, in order."""
-    ks = () if at_least is None else tuple(int(k) for k in np.atleast_1d(at_least))
-    kind = _kind(result, ks)
-    for found in _stream(result, kind, rows, offset):
-        yield _named(result, kind, found, ks)
+class RowCount(int):
+    """The number of rows that were written: an int, which it has always been, that knows how many of them are NaN."""
+
+    unpredicted: Unpredicted
+    remarks: tuple[str, ...]
 
 
-def _write(parts: Iterator[Prediction], path: Path) -> int:
+def _write(parts: Iterator[Prediction], path: Path) -> RowCount:
     """Into a file, a batch at a time; the number of rows."""
-    from tallbayes.rows.atomic import replacing
-    from tallbayes.rows.columns import require
-    from tallbayes.rows.formats import WRITERS
-
-    arrow = require("pyarrow")
     if path.suffix not in WRITERS:
         raise InputError(explain(f"out ending in {' or '.join(WRITERS)}", repr(path.name), "predictions.parquet"))
-    count, writer = 0, None
+    count, unpredicted = 0, Unpredicted()
+    remarks: tuple[str, ...] = ()
+    schema, writer = None, None
     with replacing(path) as partial:
         try:
             for part in parts:
-                table = arrow.table(part.columns())
-                writer = writer or WRITERS[path.suffix](partial, table.schema)
+                table = _as_written(part, schema)
+                if writer is None:
+                    schema, writer = table.schema, WRITERS[path.suffix](partial, table.schema)
                 writer.write_table(table)
-                count += table.num_rows
+                count, unpredicted = count + len(part), unpredicted + part.unpredicted
+                remarks = replace(part, unpredicted=unpredicted).remarks
         finally:
             if writer is not None:
                 writer.close()
         if not count:
             raise DataError(explain("at least one row", "0 rows", "check the table"))
-    return count
+    found = RowCount(count)
+    found.unpredicted, found.remarks = unpredicted, remarks
+    return found
+
+
+def _as_written(part: Prediction, schema: Any) -> Any:
+    """An Arrow table with the types of the first one; categories as the text that they are."""
+    arrow = require("pyarrow")
+    columns = part.columns()
+    for name in part.kept:
+        values = columns[name] if isinstance(columns[name], arrow.ChunkedArray) else arrow.array(columns[name])
+        if arrow.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        columns[name] = values.cast(arrow.string()) if arrow.types.is_null(values.type) else values
+    table = arrow.table(columns)
+    if schema is None or table.schema == schema:
+        return table
+    try:
+        return table.cast(schema)
+    except arrow.ArrowInvalid as error:
+        hint = "the same type in all rows, e.g. text; Parquet tells it beforehand"
+        raise DataError(explain("columns to keep that are of one type", one_line(error), hint)) from error

@@ -67,7 +67,8 @@ class Cost:
 class Regression:
     """The family of a regression, and where its predictors stand in theta; see `linear`.
 
-    What was fitted is (x - means) / scales where columns were standardised, and so is the response.
+    What was fitted is (x - means) / scales where columns were standardised, and so is the response. `noise_scale` is
+    that of what was fitted, where it was known beforehand.
     """
 
     family: str
@@ -78,6 +79,8 @@ class Regression:
     scales: Floats | None = None
     response_mean: float = 0.0
     response_scale: float = 1.0
+    noise_scale: float | None = None
+    degrees_of_freedom: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,17 +188,34 @@ class Result:
 
         return compare(self, *things, probability=probability)
 
-    def predict(self, rows: Any, *, at_least: Any = None, offset: Any = None, out: Any = None) -> Any:
+    def predict(
+        self,
+        rows: Any,
+        *,
+        at_least: Any = None,
+        offset: Any = None,
+        out: Any = None,
+        keep: Any = (),
+        missing: str = "error",
+        unknown: str = "error",
+        interval: float | None = 0.95,
+    ) -> Any:
         """Posterior expectations of the response for new rows, their posterior sd and Monte Carlo errors.
 
         `rows` are what the fit was given, without the response: a path, a frame, a dict of columns or of one row's
         values where there was a formula; x (N, d) of a family; rows of a model that has `predict`. For counts
-        `at_least=k` adds P(y >= k). With `out`, a .csv or .parquet path, they are written there a batch at a time, in
-        memory that does not grow with their number, and their number is returned.
+        `at_least=k` adds P(y >= k). With `out`, a .csv, .parquet or .arrow path, they are written there a batch at a
+        time, in memory that does not grow with their number, and their number is returned.
+
+        `sd` is always that of the expectation; of a new observation there are an `observation_sd` and an equal-tailed
+        `interval` (None for none), where the family says how it scatters. Each row comes with its number in the source,
+        counted from 0, and with the columns that `keep` names. A missing value or a category that the fit does not know
+        stops a prediction; with missing="nan" or unknown="nan" such rows are NaN, and counted in `unpredicted`.
         """
         from tallbayes.results.predictions import predict
 
-        return predict(self, rows, at_least=at_least, offset=offset, out=out)
+        asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
+        return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
 
     def report(self, path: str | Path, **parts: Any) -> Path:
         """One HTML page that can be shown to someone else; `predictions`, `comparisons` and a `title` may be added."""

@@ -1,7 +1,7 @@
 """Columns: what Arrow holds, as numbers or as codes of the sorted levels of a text; and which values are missing.
 
 normalised_table(table)         numbers as they are, text and categories as codes; anything else is refused
-count_missing, drop_missing     null and NaN alike
+count_missing, drop_missing     null and NaN alike; `missing_rows` tells where
 """
 
 from __future__ import annotations
@@ -103,8 +103,13 @@ def _in_order(encoded: Any, keep_order: bool) -> Any:
 
 def count_missing(table: Any) -> dict[str, int]:
     """Missing values by column, those without any left out."""
-    counts = {name: int(np.sum(_missing(table.column(name)))) for name in table.column_names}
-    return {name: count for name, count in counts.items() if count}
+    return {name: int(rows.sum()) for name, rows in missing_rows(table).items()}
+
+
+def missing_rows(table: Any) -> dict[str, np.ndarray]:
+    """Which rows miss a value, by column, those without any left out."""
+    found = {name: _missing(table.column(name)) for name in table.column_names}
+    return {name: rows for name, rows in found.items() if rows.any()}
 
 
 def drop_missing(table: Any) -> Any:
@@ -144,8 +149,8 @@ def levels_of(column: Any) -> tuple[Any, ...]:
     return tuple(np.unique(np.asarray(column.unique())).tolist())
 
 
-def level_codes(column: Any, levels: Sequence[Any]) -> np.ndarray:
-    """Where each value stands among the levels, which must have them all."""
+def known_codes(column: Any, levels: Sequence[Any]) -> np.ndarray:
+    """Where each value stands among the levels; -1 for one that is not among them."""
     arrow = require("pyarrow")
     chunks = column.chunks if isinstance(column, arrow.ChunkedArray) else [column]
     if arrow.types.is_dictionary(column.type):
@@ -154,12 +159,16 @@ def level_codes(column: Any, levels: Sequence[Any]) -> np.ndarray:
         for chunk in chunks:
             places = np.array([rank.get(level, -1) for level in chunk.dictionary.to_pylist()] or [-1])
             parts.append(places[np.asarray(chunk.indices)])
-        codes = np.concatenate(parts) if parts else np.empty(0, int)
-    else:
-        values, known = np.asarray(column), np.asarray(levels)
-        order = np.argsort(known, kind="stable")
-        codes = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
-        codes = np.where(known[codes] == values, codes, -1)
+        return np.concatenate(parts) if parts else np.empty(0, int)
+    values, known = np.asarray(column), np.asarray(levels)
+    order = np.argsort(known, kind="stable")
+    codes = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
+    return np.where(known[codes] == values, codes, -1)
+
+
+def level_codes(column: Any, levels: Sequence[Any]) -> np.ndarray:
+    """The same, but that all values must be known."""
+    codes = known_codes(column, levels)
     if np.any(codes < 0):
         unknown = column[int(np.argmax(codes < 0))].as_py()
         raise DataError(explain(f"one of {len(levels)} known categories", repr(unknown), "leave such rows out"))

@@ -259,6 +259,10 @@ def _arrow_pieces(path: Path, wanted: list[str], start: int, _: Types) -> Iterat
                 yield Batch(batch.slice(first, BATCH_ROWS), (number + 1) / reader.num_record_batches)
 
 
+def _open_arrow_writer(path: Path, schema: Any) -> Any:
+    return require("pyarrow").ipc.new_file(str(path), schema)
+
+
 def _delimited(suffix: str, delimiter: str, open_writer: Callable[[Path, Any], Any] | None = None) -> Format:
     schema, read, pieces = (partial(each, delimiter) for each in (_csv_schema, _read_csv, _csv_pieces))
     return Format((suffix,), schema, read, pieces, open_writer=open_writer)
@@ -268,7 +272,7 @@ FORMATS = (
     _delimited(".csv", ",", _open_csv_writer),
     _delimited(".tsv", "\t"),
     Format((".parquet", ".pq"), _parquet_schema, _read_parquet, _parquet_pieces, _count_parquet, _open_parquet_writer),
-    Format((".arrow", ".feather", ".ipc"), _arrow_schema, _read_arrow, _arrow_pieces),
+    Format((".arrow", ".feather", ".ipc"), _arrow_schema, _read_arrow, _arrow_pieces, open_writer=_open_arrow_writer),
 )
 SUFFIXES = tuple(suffix for each in FORMATS for suffix in each.suffixes)
 WRITERS = {each.suffixes[0]: each.open_writer for each in FORMATS if each.open_writer is not None}

@@ -28,11 +28,11 @@ from tallbayes.rows.columns import require
 from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
 from tallbayes.rows.formats import format_of
 from tallbayes.rows.on_disk import MOST_ROWS, Stored
-from tallbayes.rows.packing import FieldLayout, LearntColumn, layout, pack
+from tallbayes.rows.packing import FieldLayout, LearntColumn, layout, pack, packed_size
 from tallbayes.rows.shuffling import Deal, buckets_for, write_whole
 from tallbayes.rows.unfinished import Look, Making, Unfinished, finished_before, unfinished_table, writing
 
-FORMAT = "tallbayes ingest 1"
+FORMAT = "tallbayes ingest 2"
 
 
 def ingest(
@@ -43,6 +43,8 @@ def ingest(
     overwrite: bool = False,
 ) -> Stored:
     """Make a table at `out` of the rows of files, in random order, in memory that does not grow with them.
+
+    The number of each row is kept, counted from 0 through all files in their order, and predictions tell it.
 
     `paths` are .csv, .tsv (also .gz), .parquet and .arrow files with the same columns, folders of them, or patterns;
     `columns` the ones to keep. The same call goes on from where an interrupted one was. With `overwrite` a table at
@@ -91,7 +93,7 @@ class Ingestion:
 
     @property
     def row_bytes(self) -> int:
-        return 8 * len(self.learnt)
+        return packed_size(len(self.learnt))
 
     @cached_property
     def layout(self) -> FieldLayout:
@@ -120,7 +122,7 @@ class Ingestion:
         wanted = [column.name for column in self.learnt]
         pieces = format_of(file.path).pieces
         for piece in _ahead(pieces(file.path, wanted, self.rows_of[-1], _types_of(self.learnt))):
-            rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1])
+            rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1], sum(self.rows_of))
             with writing(self.work.folder):
                 self.deal.add(rows)
                 self.rows_of[-1] += len(rows)
@@ -154,7 +156,7 @@ class Ingestion:
         kept = self.ordered
         with writing(self.work.folder), ExitStack() as stack:
             descriptors = []
-            for each in self.layout.fields:
+            for each in self.layout.files:
                 opened = stack.enter_context(open(self.work.table / each.file, "ab", buffering=0))
                 opened.truncate(done * each.row_bytes)
                 descriptors.append(opened.fileno())
@@ -174,7 +176,7 @@ class Ingestion:
         if not self.told_complete:
             self._keep_dealt()
         started = time.monotonic()
-        for each in self.layout.fields:
+        for each in self.layout.files:
             sync_file(self.work.table / each.file)
         self.work.write("ordered", {"buckets": self.ordered}, started)
         for bucket in range(kept, self.ordered):
@@ -187,7 +189,7 @@ class Ingestion:
         self._tell("sealing", 0.0, num_rows, num_rows)
         source = {**self.asked, "rows": self.rows_of}
         with writing(self.work.folder):
-            made = Stored(self.work.table, num_rows, True, self.layout.fields, {}, self.layout.columns, source)
+            made = Stored(self.work.table, num_rows, True, self.layout.fields, {}, self.layout.columns, source, True)
             return self.work.seal(made)
 
     def _share_read(self, number: int, share: float) -> float:
@@ -209,6 +211,9 @@ def _asked(files: list[File], columns: Sequence[str] | None) -> dict[str, Any]:
 def _begin(files: list[File], asked: dict[str, Any], work: Unfinished, overwrite: bool) -> Ingestion:
     """The run that was interrupted, if there is one; else a new one."""
     found = work.read("dealt")
+    if found is not None and (found.get("asked") or {}).get("format") != FORMAT:
+        # What another version began is packed otherwise.
+        found = None
     if found is not None and found.get("asked") != asked and not overwrite:
         _refuse_other(found.get("asked"), asked, files, work)
     if found is not None and found.get("asked") == asked:
@@ -218,16 +223,16 @@ def _begin(files: list[File], asked: dict[str, Any], work: Unfinished, overwrite
     kinds = shared_columns(files, asked["columns"])
     with writing(work.folder):
         work.clear()
-    row_bytes = 8 * len(kinds)
-    num_buckets = buckets_for(sum(packed_bytes(file, row_bytes) for file in files))
+    # Rows without their numbers, so that the same files come in the same order as they did before these were kept.
+    num_buckets = buckets_for(sum(packed_bytes(file, 8 * len(kinds)) for file in files))
     learnt = [LearntColumn(name, kind) for name, kind in kinds.items()]
-    return Ingestion(work, files, learnt, Deal(work.buckets, row_bytes, num_buckets), asked)
+    return Ingestion(work, files, learnt, Deal(work.buckets, packed_size(len(learnt)), num_buckets), asked)
 
 
 def _resumed(found: dict[str, Any], files: list[File], work: Unfinished, asked: dict[str, Any]) -> Ingestion | None:
     """The run as its journals tell it; None where the files of the work are not there to go on with."""
     learnt = [LearntColumn.from_json(each) for each in found["columns"]]
-    deal = Deal(work.buckets, 8 * len(learnt), len(found["counts"]), found["counts"])
+    deal = Deal(work.buckets, packed_size(len(learnt)), len(found["counts"]), found["counts"])
     complete = found["complete"]
     ordered = int((work.read("ordered") or {"buckets": 0})["buckets"]) if complete else 0
     if not deal.fits(ordered) or (ordered and not _fields_hold(int(deal.counts[:ordered].sum()), learnt, work)):
@@ -236,7 +241,7 @@ def _resumed(found: dict[str, Any], files: list[File], work: Unfinished, asked: 
 
 
 def _fields_hold(num_rows: int, learnt: list[LearntColumn], work: Unfinished) -> bool:
-    files = [(work.table / each.file, num_rows * each.row_bytes) for each in layout(learnt).fields]
+    files = [(work.table / each.file, num_rows * each.row_bytes) for each in layout(learnt).files]
     return all(file.is_file() and file.stat().st_size >= size for file, size in files)
 
 

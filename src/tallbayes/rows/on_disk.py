@@ -2,6 +2,7 @@
 
     TABLE/table.json   how many rows, which fields of which type and shape, digests, and where the rows came from
     TABLE/x.bin        one file a field, row after row, padded with copies of the first row as a table in memory is
+    TABLE/@row.bin     which row of the source stands at each place, counted from 0, where rows were put in random order
 
 A mapped file starts at a page, so on a CPU it is the device array itself: nothing of its size is ever held. A folder
 without table.json is not a table yet; one whose files are not what their digests say is refused by name. Files are
@@ -52,6 +53,12 @@ class Field:
         return f"{self.name}.bin"
 
 
+# Beside the fields and not one of them: no name of a field begins so.
+ROW = Field("@row", "int32")
+# Said of the source of rows that were written as they came.
+IN_ORDER = "in order"
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of the files a table was made of: the place of its numbers in a row, and what they stand for.
@@ -73,7 +80,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Stored:
-    """A table on disk; `digest` tells it from any other. What it holds is read when it is asked for."""
+    """A table on disk; `digest` tells it from any other. What it holds is read when it is asked for.
+
+    `numbered` says whether the numbers that its rows had in their source are kept; tables of older versions have none.
+    """
 
     path: Path
     num_rows: int
@@ -82,6 +92,7 @@ class Stored:
     digests: Mapping[str, tuple[str, ...]]
     columns: tuple[Column, ...] = ()
     source: Mapping[str, Any] | None = None
+    numbered: bool = False
 
     def __len__(self) -> int:
         return self.num_rows
@@ -92,8 +103,13 @@ class Stored:
 
     @property
     def num_bytes(self) -> int:
-        """Of the files of its fields."""
-        return sum(self.capacity * field.row_bytes for field in self.fields)
+        """Of its files."""
+        return sum(self.capacity * field.row_bytes for field in self.all_fields)
+
+    @property
+    def all_fields(self) -> tuple[Field, ...]:
+        """The fields, and the numbers of the rows where they are kept."""
+        return (*self.fields, ROW) if self.numbered else self.fields
 
     @property
     def digest(self) -> str:
@@ -107,6 +123,26 @@ class Stored:
     def rows(self) -> dict[str, np.ndarray]:
         """The fields without the padding."""
         return {name: array[: self.num_rows] for name, array in self.arrays().items()}
+
+    @property
+    def knows_rows(self) -> bool:
+        """Whether it is known of every row which one of its source it was: kept, or in the same order."""
+        return self.numbered or bool((self.source or {}).get(IN_ORDER))
+
+    def row_numbers(self) -> np.ndarray | None:
+        """By place in the table, which row of its source stands there, counted from 0; None where that is not known."""
+        if self.numbered:
+            return self._map(ROW)[: self.num_rows]
+        return np.arange(self.num_rows, dtype=np.int32) if self.knows_rows else None
+
+    def source_order(self) -> np.ndarray | None:
+        """By number in the source, the place of a row in the table: 4 bytes a row; None where that is not known."""
+        numbers = self.row_numbers()
+        if numbers is None or not self.numbered:
+            return numbers
+        places = np.empty(self.num_rows, np.int32)
+        places[numbers] = np.arange(self.num_rows, dtype=np.int32)
+        return places
 
     def _map(self, field: Field) -> np.memmap:
         try:
@@ -179,9 +215,9 @@ def seal(made: Stored, final: Path) -> Stored:
     if not 0 < num_rows <= MOST_ROWS:
         hint = "several tables: row numbers are 32 bits wide" if num_rows else "check how the files were written"
         raise TableError(explain(f"1 to {MOST_ROWS:,} rows", f"{num_rows:,}", hint))
-    for field in made.fields:
+    for field in made.all_fields:
         _pad(folder / field.file, field, num_rows, made.capacity)
-    stored = replace(made, digests={field.name: _digests(made, field) for field in made.fields})
+    stored = replace(made, digests={field.name: _digests(made, field) for field in made.all_fields})
     document = {"format": FORMAT, **_contents(stored), "source": stored.source, "digest": stored.digest}
     with replacing(folder / HEADER) as partial:
         partial.write_text(json.dumps(document, indent=1))
@@ -192,7 +228,9 @@ def seal(made: Stored, final: Path) -> Stored:
 
 
 def _contents(stored: Stored) -> dict[str, Any]:
-    return {
+    # Tables without numbers have the digest that they had before there were any.
+    numbered = {"numbered": True} if stored.numbered else {}
+    return numbered | {
         "num_rows": stored.num_rows,
         "shuffled": stored.shuffled,
         "fields": [[field.name, field.dtype, list(field.shape)] for field in stored.fields],
@@ -213,6 +251,7 @@ def _read_header(path: Path, document: dict[str, Any]) -> Stored:
             for name, field, place, kind, levels, *rest in document["columns"]
         ),
         source=document["source"],
+        numbered=bool(document.get("numbered", False)),
     )
 
 
@@ -230,7 +269,7 @@ def _pad(file: Path, field: Field, num_rows: int, capacity: int) -> None:
 
 
 def _require_sizes(stored: Stored) -> None:
-    for field in stored.fields:
+    for field in stored.all_fields:
         file, wanted = stored.path / field.file, stored.capacity * field.row_bytes
         try:
             size = file.stat().st_size
@@ -244,7 +283,7 @@ def _verify(stored: Stored) -> None:
     """Read all files through, unless they have not changed since somebody did."""
     if _stamps(stored) == _remembered(stored):
         return
-    for field in stored.fields:
+    for field in stored.all_fields:
         found = _digests(stored, field)
         for chunk, (have, wanted) in enumerate(zip(found, stored.digests[field.name], strict=True)):
             if have != wanted:
@@ -277,7 +316,7 @@ def _digest(file: Path, offset: int, field: Field) -> str:
 def _stamps(stored: Stored) -> dict[str, list[int]]:
     """What changes when a file does."""
     found = {}
-    for field in stored.fields:
+    for field in stored.all_fields:
         stat = (stored.path / field.file).stat()
         found[field.name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
     return {"digest": stored.digest, **found}  # type: ignore[dict-item]

@@ -4,6 +4,8 @@
     layout           what only all rows tell: which columns are codes, the order of levels, whether float32 is enough
     packed_batches   the fields of a table on disk, as the columns that they were made of
 
+The number of a row in its source is packed beside its columns, and is a file of its own in a table.
+
 Text is packed as codes in the order in which levels came; what is missing is -1, or NaN where all of a batch is. In a
 table it is codes of the sorted levels, and what is missing is -1 among "codes" and NaN among "numbers". A column comes
 back as it was read from its file, and what is missing as null; float32 numbers as the shortest decimals that stand for
@@ -20,7 +22,7 @@ import numpy as np
 
 from tallbayes.errors import DataError, explain
 from tallbayes.rows.columns import BATCH_ROWS, is_text, require, unusable
-from tallbayes.rows.on_disk import Column, Field, Stored
+from tallbayes.rows.on_disk import ROW, Column, Field, Stored
 from tallbayes.rows.statistics import ColumnStatistics
 
 MOST_LEVELS = 100_000
@@ -99,8 +101,16 @@ def kind_of_type(name: str, type_: Any, where: str) -> str:
     raise unusable(f"column {name!r} of {where}", type_)
 
 
-def pack(batch: Any, learnt: list[LearntColumn], where: str, first_row: int) -> np.ndarray:
-    """A batch of the columns in their order, packed; `first_row` is its place in the file, for messages."""
+def packed_size(columns: int) -> int:
+    """Bytes of a packed row."""
+    return 8 * (columns + 1)
+
+
+def pack(batch: Any, learnt: list[LearntColumn], where: str, first_row: int, first_number: int) -> np.ndarray:
+    """A batch of the columns in their order, packed, and the numbers of its rows in the last place.
+
+    `first_row` is its place in the file, for messages, and `first_number` that among the rows of all files.
+    """
     columns = []
     for place, column in enumerate(learnt):
         values = batch.column(place)
@@ -111,7 +121,8 @@ def pack(batch: Any, learnt: list[LearntColumn], where: str, first_row: int) -> 
             columns.append(_codes(values, column, where))
         else:
             columns.append(_numbers(values, column, where, first_row))
-    rows = np.empty((batch.num_rows, len(learnt)))
+    rows = np.empty((batch.num_rows, len(learnt) + 1))
+    rows[:, -1] = np.arange(first_number, first_number + len(rows))
     size = max(BLOCK_BYTES // (8 * len(learnt)), 1)
     for start in range(0, len(rows), size):
         block = slice(start, start + size)
@@ -177,11 +188,16 @@ def _codes(values: Any, column: LearntColumn, where: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FieldLayout:
-    """How packed rows become those of the table's fields."""
+    """How packed rows become those of the table's fields, and their numbers."""
 
     fields: tuple[Field, ...]
     columns: tuple[Column, ...]
     convert: Callable[[np.ndarray], list[np.ndarray]]
+
+    @property
+    def files(self) -> tuple[Field, ...]:
+        """What `convert` makes, in its order."""
+        return (*self.fields, ROW)
 
 
 def layout(learnt: list[LearntColumn]) -> FieldLayout:
@@ -204,7 +220,7 @@ def layout(learnt: list[LearntColumn]) -> FieldLayout:
         side_by_side = numeric == list(range(numeric[0], numeric[-1] + 1)) if numeric else False
         numbers = rows[:, numeric[0] : numeric[-1] + 1] if side_by_side else np.take(rows, numeric, axis=1)
         numbers = numbers.astype(dtype, order="C")
-        return [each for each in (numbers, codes) if each.shape[1]]
+        return [*(each for each in (numbers, codes) if each.shape[1]), rows[:, -1].astype(np.int32)]
 
     fields = (Field("numbers", dtype, (len(numeric),)), Field("codes", "int32", (len(coded),)))
     columns = [_described(column, coded, numeric, place) for place, column in enumerate(learnt)]
@@ -234,8 +250,10 @@ def require_columns(stored: Stored) -> None:
         raise DataError(explain("a table of columns", f"one of the arrays {fields} at {str(stored.path)!r}", hint))
 
 
-def packed_batches(stored: Stored, wanted: Sequence[str], size: int | None = None) -> Iterator[Any]:
-    """Arrow tables of these columns in this order."""
+def packed_batches(
+    stored: Stored, wanted: Sequence[str], size: int | None = None, order: np.ndarray | None = None
+) -> Iterator[Any]:
+    """Arrow tables of these columns in this order; of the rows as they lie, or in the `order` of these places."""
     arrow, size = require("pyarrow"), size or BATCH_ROWS
     arrays = stored.rows()
     columns = {column.name: column for column in stored.columns}
@@ -245,7 +263,8 @@ def packed_batches(stored: Stored, wanted: Sequence[str], size: int | None = Non
         parts = {}
         for name in wanted:
             column = columns[name]
-            values = arrays[column.field][start : start + size, column.place]
+            places = slice(start, start + size) if order is None else order[start : start + size]
+            values = arrays[column.field][places, column.place]
             parts[name] = _as_arrow(column, _shortest(values) if name in labels else values, levels[name])
         yield arrow.table(parts)
 

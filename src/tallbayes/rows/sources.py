@@ -4,10 +4,11 @@
     source.names                          the columns, before any row is read
     source.read(["hour", "late"])         the rows, as one table
     source.batches(["hour", "late"])      the same a part at a time, so that a file never has to fit into memory
+    source.pieces(["hour", "id"])         the same as they came, dates and ids and all, with nothing refused
 
-Afterwards a column is of numbers, or of text as whole-numbered codes of its sorted levels; a pandas categorical and
-an ordered Arrow dictionary keep the order of their levels. Arrow keeps columns apart and reads only those it is asked
-for, so that nothing of the table's size is copied before the arrays of the model are made.
+Except in pieces a column is of numbers, or of text as whole-numbered codes of its sorted levels; a pandas categorical
+and an ordered Arrow dictionary keep the order of their levels. Arrow keeps columns apart and reads only those it is
+asked for, so that nothing of the table's size is copied before the arrays of the model are made.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ MANY_COLUMNS = 20
 class Source:
     """Where rows come from: its name in messages, the names of its columns, and how some are read, whole or in parts.
 
-    `stored` is the table on disk, if it is one.
+    `cut` gives parts as they came. `stored` is the table on disk, if it is one.
     """
 
     label: str
     names: tuple[str, ...]
     load: Callable[[list[str]], Any]
     stream: Callable[[list[str]], Iterator[Any]]
+    cut: Callable[[list[str]], Iterator[Any]]
     stored: Stored | None = None
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
@@ -54,6 +56,10 @@ class Source:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """The same as tables of some BATCH_ROWS rows, in order."""
         return self.stream(self._wanted(columns))
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Any]:
+        """The same as they came, in tables that may hold any type."""
+        return self.cut(self._wanted(columns))
 
     def _wanted(self, columns: Sequence[str] | None) -> list[str]:
         wanted = list(dict.fromkeys(self.names if columns is None else columns))
@@ -113,7 +119,8 @@ def open_source(source: Any) -> Source:
 def _open_stored(stored: Stored) -> Source:
     require_columns(stored)
     names = tuple(column.name for column in stored.columns)
-    return Source(repr(stored.path.name), names, partial(read_packed, stored), partial(packed_batches, stored), stored)
+    parts = partial(packed_batches, stored)
+    return Source(repr(stored.path.name), names, partial(read_packed, stored), parts, parts, stored)
 
 
 def _open_columns(label: str, names: list[Any], column: Callable[[str], Any]) -> Source:
@@ -121,29 +128,41 @@ def _open_columns(label: str, names: list[Any], column: Callable[[str], Any]) ->
         return table_of({name: as_arrow(name, column(name)) for name in wanted})
 
     def stream(wanted: list[str]) -> Iterator[Any]:
-        table = source.read(wanted)
-        return (table.slice(start, BATCH_ROWS) for start in range(0, table.num_rows, BATCH_ROWS))
+        return _slices(source.read(wanted))
+
+    def cut(wanted: list[str]) -> Iterator[Any]:
+        return _slices(table_of({name: _as_it_came(name, column(name)) for name in wanted}))
 
     # A formula can name only text.
-    source = Source(label, tuple(name for name in names if isinstance(name, str)), load, stream)
+    source = Source(label, tuple(name for name in names if isinstance(name, str)), load, stream, cut)
     return source
+
+
+def _slices(table: Any) -> Iterator[Any]:
+    return (table.slice(start, BATCH_ROWS) for start in range(0, table.num_rows, BATCH_ROWS))
 
 
 def as_arrow(name: str, values: Any) -> Any:
     """One array, list or series as a normalised Arrow column."""
     arrow = require("pyarrow")
+    is_arrow = isinstance(values, arrow.ChunkedArray | arrow.Array)
+    return normalised(name, _as_it_came(name, values), keep_order=not is_arrow)
+
+
+def _as_it_came(name: str, values: Any) -> Any:
+    """One array, list or series as an Arrow column of its own type."""
+    arrow = require("pyarrow")
     if isinstance(values, arrow.ChunkedArray | arrow.Array):
-        return normalised(name, values, keep_order=False)
+        return values
     if np.ndim(values) != 1:
         raise DataError(explain(f"one value a row in {name!r}", f"shape {np.shape(values)}", "a 1-D array"))
     # Arrays of other libraries, such as JAX's, are read as NumPy's; pandas' own types are known to Arrow.
     known = isinstance(values, list | tuple | np.ndarray) or type(values).__module__.startswith("pandas")
     try:
-        column = arrow.array(values if known else np.asarray(values), from_pandas=True)
+        return arrow.array(values if known else np.asarray(values), from_pandas=True)
     except (arrow.ArrowException, TypeError) as error:
         hint = f"make {name!r} all numbers or all text, e.g. with astype(str)"
         raise DataError(explain(f"values of one type in {name!r}", one_line(error), hint)) from error
-    return normalised(name, column, keep_order=True)
 
 
 def _open_file(path: Path) -> Source:
@@ -157,10 +176,13 @@ def _open_file(path: Path) -> Source:
             return normalised_table(format_.read(path, wanted))
 
     def stream(wanted: list[str]) -> Iterator[Any]:
-        from_batches = require("pyarrow").Table.from_batches
-        return (normalised_table(from_batches([piece.rows])) for piece in format_.pieces(path, wanted, 0, {}))
+        return (normalised_table(piece) for piece in cut(wanted))
 
-    return Source(repr(path.name), names, load, stream)
+    def cut(wanted: list[str]) -> Iterator[Any]:
+        from_batches = require("pyarrow").Table.from_batches
+        return (from_batches([piece.rows]) for piece in format_.pieces(path, wanted, 0, {}))
+
+    return Source(repr(path.name), names, load, stream, cut)
 
 
 def _require_file(path: Path) -> None:

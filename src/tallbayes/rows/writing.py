@@ -18,7 +18,7 @@ import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
 from tallbayes.rows.atomic import replacing
-from tallbayes.rows.on_disk import Field, Stored
+from tallbayes.rows.on_disk import IN_ORDER, ROW, Field, Stored
 from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
 from tallbayes.rows.statistics import ColumnStatistics
 from tallbayes.rows.unfinished import Unfinished, unfinished_table, writing
@@ -40,7 +40,7 @@ def write_table(
     """Write a dict of arrays sharing a leading axis, or any number of such dicts one after the other, as a table.
 
     Floats are stored as float32 where that is enough, whole numbers and bools as int32. Rows are put in random order
-    in bounded memory, unless they are declared to be `shuffled` already.
+    in bounded memory, and their numbers kept, unless they are declared to be `shuffled` already.
 
         table = tb.write_table("rows.table", {"x": X, "y": y})
         result = tb.estimate(tb.families.logistic(), table, tolerance=0.01)
@@ -63,20 +63,25 @@ def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
     first = next(parts, None)
     if first is None:
         raise DataError(explain("at least one chunk of rows", "none", "check what makes them"))
-    form = _Form(first)
+    form = _Form(first, numbered=not shuffled)
     write = _write_as_they_come if shuffled else _write_in_random_order
     num_rows = write(work, form, form.packed(first, parts))
     if not num_rows:
         raise DataError(explain("at least one row", "0 rows", "check what makes the chunks"))
     with writing(work.folder):
-        return work.seal(Stored(work.table, num_rows, True, form.fields(), {}))
+        source = {IN_ORDER: True} if shuffled else None
+        made = Stored(work.table, num_rows, True, form.fields(), {}, source=source, numbered=form.numbered)
+        return work.seal(made)
 
 
 class _Form:
-    """The fields that the first chunk has and all others must have, and their statistics so far."""
+    """The fields that the first chunk has and all others must have, and their statistics so far.
 
-    def __init__(self, first: Any) -> None:
-        arrays = _arrays(first)
+    Where it is `numbered`, a record has the number of its row too.
+    """
+
+    def __init__(self, first: Any, numbered: bool) -> None:
+        arrays, self.numbered = _arrays(first), numbered
         self.dtypes = {name: _stored_dtype(name, array) for name, array in arrays.items()}
         self.shapes = {name: array.shape[1:] for name, array in arrays.items()}
         self.statistics = {name: ColumnStatistics() for name, dtype in self.dtypes.items() if dtype == np.float64}
@@ -84,7 +89,8 @@ class _Form:
 
     @property
     def record(self) -> np.dtype:
-        return np.dtype([(name, dtype, self.shapes[name]) for name, dtype in self.dtypes.items()])
+        number = [(ROW.name, np.dtype(ROW.dtype), ROW.shape)] if self.numbered else []
+        return np.dtype([(name, dtype, self.shapes[name]) for name, dtype in self.dtypes.items()] + number)
 
     def packed(self, first: Any, rest: Iterator[Any]) -> Iterator[np.ndarray]:
         """Chunks as arrays of records, checked."""
@@ -100,6 +106,8 @@ class _Form:
         rows = np.empty(len(next(iter(arrays.values()))), self.record)
         for name, array in arrays.items():
             rows[name] = self._checked(name, array)
+        if self.numbered:
+            rows[ROW.name] = np.arange(self.num_rows, self.num_rows + len(rows))
         self.num_rows += len(rows)
         return rows
 
@@ -130,7 +138,7 @@ class _Form:
         return tuple(Field(name, str(self.final_dtype(name)), self.shapes[name]) for name in self.dtypes)
 
     def final_dtype(self, name: str) -> np.dtype:
-        wide = self.dtypes[name]
+        wide = self.dtypes.get(name, np.dtype(ROW.dtype))
         return np.dtype(np.float32) if name in self.statistics and not self.statistics[name].needs_float64() else wide
 
 
@@ -182,7 +190,8 @@ def _write_in_random_order(work: Unfinished, form: _Form, chunks: Iterator[np.nd
     with writing(work.folder), ExitStack() as stack:
         deal.flush()
         deal.release()
-        files = {name: stack.enter_context(open(work.table / f"{name}.bin", "wb", 0)) for name in form.dtypes}
+        names = form.record.names or ()
+        files = {name: stack.enter_context(open(work.table / f"{name}.bin", "wb", 0)) for name in names}
         for bucket in range(NUM_BUCKETS):
             for packed in deal.shuffled(bucket):
                 rows = packed.view(form.record)

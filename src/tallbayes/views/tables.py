@@ -164,11 +164,22 @@ def trials(tuning: Tuning) -> Grid:
 def predictions(prediction: Prediction, most: int) -> Grid:
     """The first rows: every number to the second digit of its error, and that error."""
     columns: dict[str, list[Cell]] = {}
-    every = iter([(head, values[:most]) for head, values in prediction.columns().items()])
+    for head, values in prediction.kept.items():
+        shown = values[:most]
+        columns[head] = _column(shown.to_pylist() if hasattr(shown, "to_pylist") else shown.tolist(), str)
+    observed = {} if prediction.observation is None else prediction.observation.columns()
+    numbers = [(head, values[:most]) for head, values in prediction.numbers().items() if head not in observed]
+    every = iter(numbers)
     for value, sd, error, sd_error in zip(every, every, every, every, strict=True):
         columns[value[0]], columns[sd[0]] = _with_errors(value[1], error[1]), _with_errors(sd[1], sd_error[1])
         columns |= {head: _column(errors, spread) for head, errors in (error, sd_error)}
-    return Grid([str(row) for row in range(min(len(prediction), most))], columns)
+    # The errors of these are in files and frames; here they tell how many digits there are.
+    for name, error_name in (("sd", "sd_error"), ("lower", "interval_error"), ("upper", "interval_error")):
+        if f"observation_{name}" in observed:
+            pair = observed[f"observation_{name}"][:most], observed[f"observation_{error_name}"][:most]
+            columns[f"observation_{name}"] = _rounded(*pair)
+    numbers_of = range(len(prediction)) if prediction.rows is None else prediction.rows
+    return Grid([str(row) for row in numbers_of[:most]], columns)
 
 
 def places(mode: Mode, most: int | None = None) -> Grid:

@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 from tallbayes.doors.sklearn.estimator import TallEstimator
 from tallbayes.doors.sklearn.matrices import is_small
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.model import Model
 from tallbayes.model.responses import check_regression
 from tallbayes.moments import Floats
@@ -130,15 +129,16 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """E[y | x] over the posterior; with `return_std` also the standard deviation of y given x and all rows."""
+        """E[y | x] over the posterior; with `return_std` also its posterior standard deviation, noise of y apart.
+
+        That is what `sd` means everywhere in tallbayes. scikit-learn's BayesianRidge and GaussianProcessRegressor
+        return the standard deviation of a new y instead, which is `result_.predict(X).observation_sd` here.
+        """
         x = self._columns(X)
         value = x @ self.coef_ + self.intercept_
         if not return_std:
             return value
-        mean, sd = (self.result_[name].value["noise_scale"] for name in ("mean", "sd"))
-        noise = (mean**2 + sd**2) * CATALOGUE[self.family].noise_variance
-        spread = self._predicted(x, self.family).sd[:, 0] * self.scaling_.response_scale
-        return value, np.sqrt(noise + spread**2)
+        return value, self._predicted(x, self.family).sd[:, 0] * self.scaling_.response_scale
 
 
 @dataclass(eq=False, repr=False)
@@ -163,10 +163,13 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
         self._run(self.family, rows, self._scaling(rows), change=_of_rates)
         return self
 
-    def predict(self, X: Any, offset: Any = None) -> Floats:
-        """E exp(x . theta + intercept + offset) over the posterior."""
-        means = self._predicted(self._columns(X), self.family).mean[:, 0]
-        return means if offset is None else means * np.exp(np.asarray(offset, np.float64))
+    def predict(self, X: Any, offset: Any = None, return_std: bool = False) -> Any:
+        """E exp(x . theta + intercept + offset) over the posterior; with `return_std` also its posterior standard
+        deviation, the scatter of counts apart, for which see `result_.predict(X).observation_sd`."""
+        found = self._predicted(self._columns(X), self.family)
+        exposure = 1.0 if offset is None else np.exp(np.asarray(offset, np.float64))
+        value = found.mean[:, 0] * exposure
+        return (value, found.sd[:, 0] * exposure) if return_std else value
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -19,7 +19,7 @@ import numpy as np
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Number
 from tallbayes.results.result import Result, family_of
-from tallbayes.views.numbers import UNKNOWN, decimals_of
+from tallbayes.views.numbers import UNKNOWN, decimals_of, rounded, share
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
 from tallbayes.views.report.effects import Effect, Effects, has_numbers, most_notable
 from tallbayes.views.report.markup import (
@@ -255,32 +255,43 @@ def _predictions(result: Result, predictions: Sequence[tuple[str, Prediction]]) 
     rows = [row for label, each in predictions for row in _predicted(result, label, each)]
     left = sum(max(0, len(each) - MOST_PREDICTED) for _, each in predictions)
     columns = [
-        PageColumn("what", [what for _, what, _, _ in rows], numeric=False),
-        measured("posterior mean", [pair for _, _, pair, _ in rows]),
-        measured("posterior sd", [sd for _, _, _, sd in rows]),
+        PageColumn("what", [what for _, what, *_ in rows], numeric=False),
+        measured("posterior mean", [pair for _, _, pair, _, _ in rows]),
+        measured("posterior sd", [sd for _, _, _, sd, _ in rows]),
     ]
+    if any(span for *_, span in rows):
+        columns.append(PageColumn("a new observation", [span for *_, span in rows], numeric=False))
     more = f" {left:,} more rows are not shown." if left else ""
-    caption = f"Predictions for new rows. {ABOUT_ERRORS} The sd is that of the prediction, noise apart.{more}"
+    caption = f"Predictions for new rows. {ABOUT_ERRORS} The sd is that of what is expected, noise apart.{more}"
     return join(
         [
             element("h3", "Predictions", id="predictions"),
-            table(caption, "row", [label for label, _, _, _ in rows], columns),
+            table(caption, "row", [label for label, *_ in rows], columns),
         ]
     )
 
 
-def _predicted(result: Result, label: str, each: Prediction) -> list[tuple[str, str, Number, Number]]:
-    """Label, what is predicted, its mean and its sd, for every row and class."""
+def _predicted(result: Result, label: str, each: Prediction) -> list[tuple[str, str, Number, Number, str]]:
+    """Label, what is predicted, its mean, its sd, and where a new observation would be, for every row and class."""
     found = []
     for row in range(min(len(each), MOST_PREDICTED)):
         name = label if len(each) == 1 else f"{label} {row + 1}".strip()
         if each.mean.ndim == 1:
-            found.append((name, _response(result), *_cell(each, row)))
+            found.append((name, _response(result), *_cell(each, row), _observed(each, row)))
         else:
             classes = each.classes or tuple(range(each.mean.shape[1]))
-            found += [(name, f"P({kind})", *_cell(each, (row, place))) for place, kind in enumerate(classes)]
-        found += [(name, f"P({_name(result)} ≥ {k})", *_cell(tail, row)) for k, tail in each.at_least.items()]
+            found += [(name, f"P({kind})", *_cell(each, (row, place)), "") for place, kind in enumerate(classes)]
+        found += [(name, f"P({_name(result)} ≥ {k})", *_cell(tail, row), "") for k, tail in each.at_least.items()]
     return found
+
+
+def _observed(each: Prediction, row: int) -> str:
+    """The ends for a new observation, to the digits that are known, and what part of them is between."""
+    ends, about = each.observation_interval, each.observation
+    if ends is None or about is None or about.interval_error is None or about.probability is None:
+        return ""
+    low, high = (rounded(float(end[row]), float(about.interval_error[row])) for end in ends)
+    return f"{low} to {high} ({share(about.probability)})"
 
 
 def _cell(each: Prediction, place: Any) -> tuple[Number, Number]:
