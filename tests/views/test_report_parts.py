@@ -9,11 +9,11 @@ import pytest
 from page_reader import cells_of
 from reports import INF, NAN, encoding_of, made
 
+from tallbayes.results.terms import terms_of
 from tallbayes.views.report import render_report
 from tallbayes.views.report.markup import element, figures, measured, plain, table
 from tallbayes.views.report.scales import by_magnitude, linear_ticks, log_ticks, scale_of
 from tallbayes.views.report.stylesheet import DARK, LETTERS, LIGHT, MARKS, SHEET
-from tallbayes.views.report.terms import terms_of
 
 
 def test_numbers_are_given_to_the_second_digit_of_their_error() -> None:

@@ -1,6 +1,7 @@
 """Results: what a run hands over, and what people ask of it.
 
 result         `Result` and its parts: levels, rates, cost, regression, other modes
+terms          what the names of coefficients say, and which of them stand alone
 coefficients   mean, sd and interval of every parameter, each number with its error
 comparisons    ratios, and one thing against another
 predictions    new rows in the terms of the fit, in memory or from file to file

@@ -5,7 +5,7 @@ mean, sd, the ends of an equal-tailed interval, and beside them what Laplace's a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.model.catalogue import EXTRAS
 from tallbayes.results.result import Result, family_of
+from tallbayes.results.terms import INTERCEPTS, terms_of
 
 INTERVAL = (0.025, 0.975)
 NORMAL_END = 1.959964
-INTERCEPTS = ("intercept", "Intercept")
 
 
 class Number(NamedTuple):
@@ -139,7 +139,14 @@ def is_slope(name: str) -> bool:
 
 def is_ratio(name: str, result: Result) -> bool:
     """Whether exp of this parameter is a ratio."""
-    return ratio_name(result) is not None and is_slope(name)
+    return are_ratios([name], result)[0]
+
+
+def are_ratios(names: Sequence[str], result: Result) -> list[bool]:
+    """Of every parameter, whether exp of it is a ratio: that of a slope whose column can change by itself."""
+    if ratio_name(result) is None:
+        return [False] * len(names)
+    return [is_slope(name) and term.is_alone for name, term in zip(names, terms_of(result, names), strict=True)]
 
 
 def _numbers(estimate: Estimate | None, count: int) -> list[Number]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 
-from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_ratio, ratio_name
+from tallbayes.results.coefficients import Coefficient, Number, are_ratios, coefficients, ratio_name
 from tallbayes.results.export import readable as with_readable_posterior
 from tallbayes.results.result import Result
-from tallbayes.views.report.terms import Term, terms_of
+from tallbayes.results.terms import Term, terms_of
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def effects_of(result: Result) -> Effects:
     found = coefficients(kept)
     terms = terms_of(result, [each.name or "parameter" for each in found])
     has_quantiles = kept.posterior is not None
-    pairs = zip(terms, found, strict=True)
-    made = tuple(_effect(term, each, is_ratio(each.name, result), has_quantiles) for term, each in pairs)
+    parts = zip(terms, found, are_ratios([each.name for each in found], result), strict=True)
+    made = tuple(_effect(*each, has_quantiles) for each in parts)
     return Effects(made, ratio_name(result), has_quantiles, others, result.regression is not None)
 
 
