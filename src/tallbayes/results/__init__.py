@@ -3,6 +3,7 @@
 result         `Result` and its parts: levels, rates, cost, regression, other modes
 terms          what the names of coefficients say, and which of them stand alone
 coefficients   mean, sd and interval of every parameter, each number with its error
+verdict        which numbers are as accurate as was asked, and which are not
 comparisons    ratios, and one thing against another
 predictions    new rows in the terms of the fit, in memory or from file to file
 export         data frames, and the labelled arrays that ArviZ reads
