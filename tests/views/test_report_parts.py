@@ -103,5 +103,5 @@ def test_letters_and_marks_can_be_told_from_what_they_stand_on(palette: dict[str
     assert all(contrast(palette[mark], palette[paper]) >= 3 for mark, paper in MARKS)
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") < 4.5
-    assert set(re.findall(r"var\(--([\w-]+)\)", SHEET)) == set(palette)
+    assert set(re.findall(r"var\(--([\w-]+)\)", SHEET)) == {*palette, "abreast"}
     assert not re.findall(r"#[0-9a-f]{3,6}\b", SHEET.split("* {", 1)[1])
