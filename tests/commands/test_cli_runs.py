@@ -117,19 +117,19 @@ def test_a_run_of_the_command_line_is_told_to_go_on_by_the_command_line(
     monkeypatch.chdir(tmp_path)
     command = ["fit", str(fitted.data), "--formula", FORMULA, "--quiet"]
     assert cli.main([*command, "--out", "run1"]) == 3
-    assert "next      tallbayes resume run1, from where this one stopped" in capsys.readouterr().out
+    assert "next      tallbayes resume run1 goes on from where this run stopped" in capsys.readouterr().out
     assert cli.main(["show", "run1"]) == 0
-    assert "next      tallbayes resume run1, from where this one stopped" in capsys.readouterr().out
+    assert "next      tallbayes resume run1 goes on from where this run stopped" in capsys.readouterr().out
     assert cli.main(["show", "run1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["next"].startswith("tallbayes resume run1")
     assert cli.main(["report", "run1"]) == 0
     page = (tmp_path / "run1" / "report.html").read_text()
-    assert "<code>tallbayes resume run1</code>, from where this one stopped" in page
+    assert "<code>tallbayes resume run1</code> goes on from where this run stopped" in page
     assert "result.extend" not in page
     capsys.readouterr()
     # Where nothing is kept there is nothing to go on from.
     assert cli.main(command) == 3
-    assert "next      tallbayes fit ... again and more time" in capsys.readouterr().out
+    assert "next      tallbayes fit ... again with more time" in capsys.readouterr().out
 
 
 def test_quiet_says_nothing_beside_the_answer(

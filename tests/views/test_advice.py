@@ -50,14 +50,14 @@ def test_there_is_something_to_do_about_every_status(status: Status) -> None:
     assert "result." not in command
     assert "=" not in command
     if status in BUDGETS:
-        assert command.startswith("`tallbayes resume run1`, from where")
-        assert python.startswith("`result.extend()`, from where")
+        assert command.startswith("`tallbayes resume run1` goes on from where")
+        assert python.startswith("`result.extend()` goes on from where")
 
 
 def test_what_was_lost_is_not_promised() -> None:
     result = regression("logistic", status=Status.max_seconds)
-    assert next_step(result, Door.of(result, {})).startswith("`tb.fit(...)` again and more time")
-    assert next_step(result, Door.of(result, COMMAND)).startswith("`tallbayes fit ...` again and more time")
+    assert next_step(result, Door.of(result, {})).startswith("`tb.fit(...)` again with more time")
+    assert next_step(result, Door.of(result, COMMAND)).startswith("`tallbayes fit ...` again with more time")
     early = outlined(0.25)
     assert next_step(early, Door.of(early, {})) == "allow more time: `tb.estimate(...)` again"
     assert next_step(regression("logistic"), Door()) == ""

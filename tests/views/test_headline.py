@@ -117,7 +117,7 @@ def test_it_is_the_first_line_of_every_view(name: str) -> None:
 
 def test_the_summary_of_a_command_advises_a_command() -> None:
     rough = replace(regression("logistic", status=Status.max_seconds))
-    for settings, words in ((COMMAND, "tallbayes resume run1, from where"), ({}, "tb.fit(...) again")):
+    for settings, words in ((COMMAND, "tallbayes resume run1 goes on from where"), ({}, "tb.fit(...) again")):
         assert f"next      {words}" in brief(rough, settings)
         assert json.loads(to_json(rough, settings))["next"].startswith(words)
         assert RUN not in json.loads(to_json(rough, settings))["settings"]

@@ -93,7 +93,7 @@ def next_step(result: Result, door: Door) -> str:
     if status in BUDGETS:
         if not result.levels:
             return f"allow more time: {door.go_on()}"
-        paid = ", from where this one stopped" if door.keeps_work else " and more time"
+        paid = " goes on from where this run stopped" if door.keeps_work else " with more time"
         return f"{door.go_on()}{paid}; or ask for less, with a larger {tolerance}"
     typed = door.call.startswith("tb.fit") or door.is_command
     rare = "merge rare categories, or " if typed else ""

@@ -50,11 +50,13 @@ def alone(value: float, error: float, width: float = 0.0) -> str:
 
     >>> alone(-4.3801, 0.056), alone(-4.3801, 0.52), alone(0.12341, 0.00009), alone(1234.5, 30.0), alone(0.2, 0.5)
     ('-4.4', '-4', '0.1234', '1230', '0')
-    >>> alone(-4.3801, 0.0002, width=0.31), alone(2.0, 0.0), alone(1.2345, float("nan"))
-    ('-4.38', '2', '~1.2')
+    >>> alone(-4.3801, 0.0002, width=0.31), alone(2.0, 0.0)
+    ('-4.38', '2')
+    >>> alone(1.2345, float("nan")), alone(0.999824, float("nan"), width=6e-5)
+    ('~1.2', '~0.99982')
     """
     if not isfinite(value) or not isfinite(error):
-        return rounded(value, error)
+        return _guessed(value, error, width)
     places = [decimals_of(width)] if isfinite(width) and width > 0 else []
     places += [-_last_power(error)] if error > 0 else []
     if not places:
@@ -63,6 +65,15 @@ def alone(value: float, error: float, width: float = 0.0) -> str:
     if SMALLEST <= power <= LARGEST:
         return fixed(value, min(decimals, MOST_DECIMALS))
     return _scientific(value, power, max(decimals + power, 0))
+
+
+def _guessed(value: float, error: float, width: float) -> str:
+    """Of a value whose error is unknown two digits, or as many as one digit of a width takes."""
+    text = rounded(value, error)
+    if not (isfinite(value) and isfinite(width) and width > 0):
+        return text
+    decimals = min(decimals_of(width) - 1, MOST_DECIMALS)
+    return ROUGH + fixed(value, decimals) if decimals > len(text.partition(".")[2]) else text
 
 
 def rounded(value: float, error: float) -> str:
