@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from math import isfinite
 
+import numpy as np
+
 from tallbayes.results.coefficients import Ends, interval_ends
 from tallbayes.results.result import Mode, Result
 from tallbayes.views.advice import unquoted
@@ -35,20 +37,17 @@ def remarks(top: Headline) -> list[tuple[str, str]]:
 
 
 def about_ends(result: Result, ends: Ends) -> str:
-    """How accurate the ends are, and what it would cost to have them as accurate as the means."""
+    """How accurate the ends are, and what it would cost to have no rough ones, or all as accurate as the means."""
     errors = ends.errors
-    text = "2.5% and 97.5% of the posterior" + (
-        f"; errors at most {plain(float(errors.max()))} sd" if errors.size else ""
-    )
-    wanted = result.settings.get("tolerance")
-    if (
-        not isinstance(wanted, float)
-        or not errors.size
-        or not errors.max() > wanted
-        or not isfinite(ends.price(wanted))
-    ):
+    text = "2.5% and 97.5% of the posterior"
+    if not errors.size:
         return text
-    return f"{text}; {neat(wanted)} sd at every one would take about {plain(ends.price(wanted))} row gradients"
+    text += f"; errors at most {plain(float(errors.max()))} sd"
+    rough = bool(np.any(~(errors <= ends.tolerance)))
+    wanted = ends.tolerance if rough else result.settings.get("tolerance")
+    if not isinstance(wanted, float) or not (rough or errors.max() > wanted) or not isfinite(ends.price(wanted)):
+        return text
+    return f"{text}; {neat(wanted)} sd at every one would take about {plain(ends.price(wanted))} row gradients in all"
 
 
 def details(result: Result, ends: Ends | None) -> str:
