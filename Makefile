@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-flights \
+	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo "make bench-agreement   every family beside NumPyro's NUTS"
 	@echo "make bench-sbc         simulation-based calibration of every family (resumable)"
 	@echo "make bench-quantiles   are the stated errors of interval ends and probabilities true?"
+	@echo "make bench-ends        what interval ends to a tolerance cost, model by model (resumable, half an hour)"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
 	@echo "make bench-predict     a million rows, and memory for ten million"
 	@echo "make bench-scale       memory at 10^8 rows, a pass beside NumPy, two workers beside one (15 minutes)"
@@ -153,6 +154,9 @@ bench-sbc: $(BENCH_STAMP)
 
 bench-quantiles: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/quantiles.py
+
+bench-ends: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/interval_ends.py
 
 bench-flights: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/flights.py

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,45 @@ def test_the_default_tolerance_is_one_percent(fitted: Fitted, instead: Callable[
     assert isinstance(seen["method"], tb.Anchored)
 
 
+def test_a_number_that_missed_alone_is_no_success(
+    fitted: Fitted, instead: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the status says of the others: exit code 3, and the first line names it."""
+    mean = fitted.result["mean"]
+    lame = replace(mean, flat_bias_bound=np.where(np.arange(len(mean.flat_value)) == 1, np.inf, mean.flat_bias_bound))
+    instead(estimates=fitted.result.estimates | {"mean": lame})
+    command = ["fit", str(fitted.data), "--formula", FORMULA, "--out", str(tmp_path / "run")]
+    assert cli.main(command) == 3
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("converged in part: 7 of 8 means and sds are known to 0.05 posterior sd, not so ")
+
+
+def test_a_run_of_the_command_line_is_told_to_go_on_by_the_command_line(
+    fitted: Fitted,
+    instead: Callable[..., Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instead(status=tb.Status.max_seconds)
+    monkeypatch.chdir(tmp_path)
+    command = ["fit", str(fitted.data), "--formula", FORMULA, "--quiet"]
+    assert cli.main([*command, "--out", "run1"]) == 3
+    assert "next      tallbayes resume run1 goes on from where this run stopped" in capsys.readouterr().out
+    assert cli.main(["show", "run1"]) == 0
+    assert "next      tallbayes resume run1 goes on from where this run stopped" in capsys.readouterr().out
+    assert cli.main(["show", "run1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["next"].startswith("tallbayes resume run1")
+    assert cli.main(["report", "run1"]) == 0
+    page = (tmp_path / "run1" / "report.html").read_text()
+    assert "<code>tallbayes resume run1</code> goes on from where this run stopped" in page
+    assert "result.extend" not in page
+    capsys.readouterr()
+    # Where nothing is kept there is nothing to go on from.
+    assert cli.main(command) == 3
+    assert "next      tallbayes fit ... again with more time" in capsys.readouterr().out
+
+
 def test_quiet_says_nothing_beside_the_answer(
     fitted: Fitted, instead: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,7 +199,7 @@ def test_a_run_that_cannot_be_kept_is_told_all_the_same(
     out = tmp_path / "run"
     assert cli.main(["fit", str(fitted.data), "--formula", FORMULA, "--out", str(out)]) == 2
     output, error = capsys.readouterr()
-    assert output.startswith(FORMULA)
+    assert FORMULA in output.splitlines()[:3]
     assert "No space left" in error
     # What was computed is there for `resume`.
     assert [path.name for path in tmp_path.iterdir()] == ["run.unfinished"]

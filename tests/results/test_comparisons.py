@@ -77,7 +77,8 @@ def test_the_summary_shows_interval_ends_and_their_price(result: tb.Result) -> N
     assert section.splitlines()[0].split() == ["interval", "2.5%", "error", "97.5%", "error"]
     assert len(section.splitlines()) == 1 + 4 + 1
     ends = interval_ends(result)
-    assert "errors at most" in ends.note
+    assert "errors at most" in section
+    assert ends.price(0.01) == pytest.approx(4 * ends.price(0.02))
     assert interval_ends(result, 2).lower.flat_value.shape == (2,)
 
 

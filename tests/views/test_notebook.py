@@ -57,6 +57,7 @@ class Reader(HTMLParser):
             "summary",
             "ul",
             "li",
+            "code",
         }
         assert {name for name, _ in attrs} <= {"style", "class"}
         if tag == "tr":
@@ -82,7 +83,7 @@ def test_the_html_has_every_coefficient_with_its_errors(fitted: tb.Result) -> No
     assert "a<b" not in text
     for row, known in zip(rows[1:5], fitted.coefficients(), strict=True):
         for cell, number in zip(row[1:], (known.mean, known.sd, known.lower, known.upper), strict=True):
-            value, error = (float(part) for part in cell.split("±"))
+            value, error = (float(part.removeprefix("~")) for part in cell.split("±"))
             assert abs(value - number.value) <= 0.1 * number.error
             assert error == pytest.approx(number.error, rel=0.06)
     assert [row[0] for row in rows[5:]] == ["quantity", "odds.a<b[0]", "odds.a<b[1]", "[0]"]
@@ -97,7 +98,8 @@ def test_the_html_says_what_failed(result: tb.Result) -> None:
     failed = replace(result, estimates={"mean": strict}, status=tb.Status.max_seconds, notes=notes)
     text = notebook.html(failed)
     assert [row[-1] for row in Reader(text).rows[1:]] == ["", "not met", "not met", ""]
-    assert f"<b>{tb.Status.max_seconds}</b>" in text
+    assert "<div><b>Not finished, the time ran out (max_seconds)</b>: 2 of 4 means are known" in text
+    assert str(tb.Status.max_seconds) in text
 
 
 def test_the_html_of_little(result: tb.Result) -> None:

@@ -14,7 +14,7 @@ from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.result import Result
 from tallbayes.views.notebook import html
-from tallbayes.views.numbers import figures
+from tallbayes.views.numbers import alone, figures
 from tallbayes.views.report import render_report
 
 CASES = {
@@ -24,7 +24,7 @@ CASES = {
     (3.2e12, 5e9): "3.2000e12 ± 5.0e9",
     (0.5, 0.0996): "0.50 ± 0.10",
     (2.0, 0.0): "2 ± 0",
-    (1.5, np.inf): "1.5 ± unknown",
+    (1.5, np.inf): "~1.5 ± unknown",
     (np.nan, 1.0): "unknown",
 }
 
@@ -50,7 +50,7 @@ def shown_everywhere(result: Result) -> dict[str, str]:
 def test_a_number_looks_the_same_in_every_view(pair: tuple[float, float]) -> None:
     value, error = pair
     result = made(["only"], kept=False)
-    parts = {"flat_value": value, "flat_standard_error": error, "flat_bias_bound": 0.0}
+    parts = {"flat_value": value, "flat_standard_error": error, "flat_bias_bound": 0.0, "flat_tolerance": np.inf}
     mean = replace(result["mean"], **{name: np.array([part]) for name, part in parts.items()})
     # Of the sd the same, so that no other number can be taken for it.
     both = {"mean": mean, "sd": replace(mean, name="sd")}
@@ -63,6 +63,26 @@ def test_a_number_looks_the_same_in_every_view(pair: tuple[float, float]) -> Non
     assert f"mean.only {text} {beside or '1.0'}" in views["text"]
     for name, view in views.items():
         assert not re.search(r"\b(nan|inf)\b", view), name
+
+
+def test_a_number_without_its_error_shows_no_digit_that_is_not_known() -> None:
+    rng = np.random.default_rng(1)
+    for value, power in zip(rng.normal(size=2000), rng.uniform(-6, 0, 2000), strict=True):
+        error = 10**power
+        shown = alone(value, error)
+        decimals = len(shown.partition(".")[2])
+        # The error moves the last digit by three at most, and would move one more by over three.
+        assert error <= 3.05 * 10.0**-decimals
+        assert error > 2.95 * 10.0 ** -(decimals + 1)
+        assert abs(float(shown) - value) <= 0.51 * 10.0**-decimals
+
+
+@pytest.mark.parametrize("error", [np.nan, np.inf])
+def test_a_number_of_unknown_error_is_rough(error: float) -> None:
+    assert figures(12345.6, error) == ("~12000", "unknown")
+    assert alone(12345.6, error) == "~12000"
+    assert figures(12345.6, 120.0, rough=True) == ("~12350", "120")
+    assert figures(np.nan, error, rough=True) == ("unknown", "")
 
 
 def test_every_rounding_shows_the_value_within_its_error() -> None:

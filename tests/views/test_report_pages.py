@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from reports import all_pages
 
-from tallbayes.views.report.stylesheet import DARK, LIGHT
+from tallbayes.views.report.stylesheet import DARK, LIGHT, SHEET
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next((path for path in map(shutil.which, BROWSERS) if path), "")
@@ -39,6 +39,9 @@ SWITCHES = (
     "--hide-scrollbars",
     "--force-device-scale-factor=1",
 )
+SHEET_OF_CARDS = SHEET[
+    SHEET.index("  table, caption, tbody") : SHEET.index("  dl { grid-template-columns: minmax(0, 1fr)")
+]
 PHONE, DESKTOP = (375, 812), (1280, 900)
 DARK_SWITCH = "--blink-settings=preferredColorScheme=0"
 LIGHT_SWITCH = "--blink-settings=preferredColorScheme=1"
@@ -56,10 +59,16 @@ function measure(frame) {
   }));
   const beyond = [...page.body.querySelectorAll("*")].filter(each => shown(each) && !each.closest(".scroll") &&
     !each.closest("svg") && each.getBoundingClientRect().right > root.clientWidth + 0.5);
+  const drawn = charts.flatMap(chart => [...chart.querySelectorAll("line.grid, line.origin, line.interval, rect.band")]
+    .map(each => {
+      const box = each.getBBox();
+      return {kind: each.getAttribute("class"), left: box.x, right: box.x + box.width, top: box.y,
+        bottom: box.y + box.height, chart: charts.indexOf(chart)};
+    }));
   const boxes = [...page.querySelectorAll(".scroll")].filter(shown);
   const colour = (each, name) => each ? view.getComputedStyle(each)[name] : null;
   return {name: frame.title, width: view.innerWidth, client: root.clientWidth, scroll: root.scrollWidth,
-    beyond: beyond.map(each => each.outerHTML.slice(0, 80)), charts: charts.length, texts: texts,
+    beyond: beyond.map(each => each.outerHTML.slice(0, 80)), charts: charts.length, texts: texts, drawn: drawn,
     wide: boxes.filter(each => each.scrollWidth > each.clientWidth).length,
     captions: boxes.filter(each => each.querySelector("caption span").getBoundingClientRect().right >
       root.clientWidth).length,
@@ -133,6 +142,19 @@ def crowded(texts: list[dict[str, Any]]) -> list[str]:
     return found
 
 
+def struck(found: dict[str, Any]) -> list[str]:
+    """Labels and numbers of a forest plot that a line runs through."""
+    return [
+        f"{line['kind']} through {text['text']}"
+        for text in found["texts"]
+        if {"label", "number", "group"} & set(text["kind"].split())
+        for line in found["drawn"]
+        if line["chart"] == text["chart"]
+        and min(line["right"], text["right"]) > max(line["left"], text["left"]) - 0.1
+        and min(line["bottom"], text["bottom"]) - max(line["top"], text["top"]) > 4
+    ]
+
+
 def rgb(colour: str) -> str:
     return f"rgb({', '.join(str(int(colour[place : place + 2], 16)) for place in (1, 3, 5))})"
 
@@ -150,7 +172,9 @@ def test_pages_fit_a_phone_and_a_desk(browse: Any, tmp_path: Path, pages: dict[s
         assert each["requests"] == 0, where
         assert (each["paper"], each["ink"]) == (rgb(LIGHT["paper"]), rgb(LIGHT["ink"])), where
         assert "tabular-nums" in each["digits"], where
-    assert sum(each["wide"] for each in found if each["width"] == 375) > 20
+    phone = [each for each in found if each["width"] == 375]
+    assert [(each["name"], each["wide"]) for each in phone if each["wide"]] == []
+    assert [(each["name"], struck(each)[:2]) for each in phone if struck(each)] == []
     by_name = {(each["name"], each["width"]): each for each in found}
     assert [by_name["logistic", width]["charts"] for width in (375, 1280)] == [3, 3]
 
@@ -160,11 +184,16 @@ def test_control_what_does_not_fit_is_noticed(browse: Any, tmp_path: Path, pages
     bad = {
         "wide": page.replace("</main>", '<p style="width:2000px">a</p></main>'),
         "crowded": page.replace(">EV<", f">{'EV' * 60}<"),
+        # As it was: tables that scroll, and a grid behind the letters.
+        "cut off": page.replace(SHEET_OF_CARDS, "").replace("overflow-x: visible", "overflow-x: auto"),
+        "struck": re.sub('(<line x1="[^"]*" y1=")[^"]*(" x2="[^"]*" y2="[^"]*" class="grid")', r"\g<1>0\g<2>", page),
     }
     found = {(each["name"], each["width"]): each for each in measured_in(browse, tmp_path, bad)}
     assert found["wide", 375]["scroll"] > 375
     assert found["wide", 375]["beyond"]
     assert crowded(found["crowded", 1280]["texts"])
+    assert found["cut off", 375]["wide"]
+    assert struck(found["struck", 375])
 
 
 def test_dark_pages_are_dark(browse: Any, tmp_path: Path, pages: dict[str, str]) -> None:

@@ -9,11 +9,11 @@ import pytest
 from page_reader import cells_of
 from reports import INF, NAN, encoding_of, made
 
+from tallbayes.results.terms import terms_of
 from tallbayes.views.report import render_report
 from tallbayes.views.report.markup import element, figures, measured, plain, table
 from tallbayes.views.report.scales import by_magnitude, linear_ticks, log_ticks, scale_of
 from tallbayes.views.report.stylesheet import DARK, LETTERS, LIGHT, MARKS, SHEET
-from tallbayes.views.report.terms import terms_of
 
 
 def test_numbers_are_given_to_the_second_digit_of_their_error() -> None:
@@ -103,5 +103,5 @@ def test_letters_and_marks_can_be_told_from_what_they_stand_on(palette: dict[str
     assert all(contrast(palette[mark], palette[paper]) >= 3 for mark, paper in MARKS)
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") < 4.5
-    assert set(re.findall(r"var\(--([\w-]+)\)", SHEET)) == set(palette)
+    assert set(re.findall(r"var\(--([\w-]+)\)", SHEET)) == {*palette, "abreast"}
     assert not re.findall(r"#[0-9a-f]{3,6}\b", SHEET.split("* {", 1)[1])

@@ -39,6 +39,8 @@ from tallbayes.results.run_folder import (
     write_run,
     write_settings,
 )
+from tallbayes.results.verdict import is_success
+from tallbayes.views.advice import RUN
 from tallbayes.views.document import to_json
 from tallbayes.views.summary import WIDTH, brief
 from tallbayes.watch import watching
@@ -69,7 +71,7 @@ def fit(options: argparse.Namespace) -> int:
         kept = write_run(options.out, result, settings, options.force)
     finally:
         # What took long to compute is told even where it cannot be kept.
-        _print(result, settings, options)
+        _print(result, settings, options, options.out)
     return _ended(options, result, f"saved in {_nearby(kept)}")
 
 
@@ -82,7 +84,7 @@ def resume(options: argparse.Namespace) -> int:
     write_settings(place, _settings(asked))
     result = _computed_in(place, asked, _nothing)
     kept = write_run(folder, result, _settings(asked, result), force=True)
-    _print(result, _settings(asked, result), options)
+    _print(result, _settings(asked, result), options, folder)
     return _ended(options, result, f"saved in {_nearby(kept)}")
 
 
@@ -94,13 +96,13 @@ def _extend(folder: Path, options: argparse.Namespace) -> int:
         raise LedgerError(explain(f"a run with {LEDGER}", f"{str(folder)!r} without it", hint))
     changed = any(getattr(options, name) is not None for name in (*ACCURACIES, "interval_tolerance"))
     if before.converged and not changed and not options.merge:
-        _print(before, settings, options)
+        _print(before, settings, options, folder)
         return _ended(options, before, "finished before: --tolerance X makes it more accurate")
     asked = _asked_again(folder, options)
     result = _computed_in(folder, asked, _nothing)
     settings = _settings(asked, result)
     update_run(folder, result, settings)
-    _print(result, settings, options)
+    _print(result, settings, options, folder)
     return _ended(options, result, f"saved in {_nearby(folder)}")
 
 
@@ -153,12 +155,12 @@ def _nothing() -> None:
 def _ended(options: argparse.Namespace, result: Result, remark: str) -> int:
     if not options.quiet:
         print(f"tallbayes: {remark}", file=sys.stderr)
-    return 0 if result.converged else STOPPED_EARLY
+    return 0 if is_success(result) else STOPPED_EARLY
 
 
 def show(options: argparse.Namespace) -> int:
     """Print what `fit` has kept."""
-    _print(*read_run(options.folder), options)
+    _print(*read_run(options.folder), options, _folder(options.folder))
     return 0
 
 
@@ -221,8 +223,9 @@ def report(options: argparse.Namespace) -> int:
     from tallbayes.views.report import write_report
 
     result, settings = read_run(options.folder)
-    folder = options.folder if options.folder.is_dir() else options.folder.parent
-    page = write_report(result, options.out or folder / "report.html", title=options.title, settings=settings)
+    folder = _folder(options.folder)
+    place = options.out or folder / "report.html"
+    page = write_report(result, place, title=options.title, settings=_kept_in(folder, settings))
     print(_nearby(Path(page).absolute()))
     return 0
 
@@ -323,7 +326,18 @@ def _settings(options: argparse.Namespace, result: Result | None = None) -> dict
     }
 
 
-def _print(result: Result, settings: dict[str, Any], options: argparse.Namespace) -> None:
+def _folder(path: Path) -> Path:
+    """Of a run that is given by its folder or by the result within."""
+    return path if path.is_dir() else path.parent
+
+
+def _kept_in(folder: Path | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """With the folder to go on from; that of a lone result has no settings, and nothing to go on from."""
+    return settings if folder is None or not settings else settings | {RUN: _nearby(folder.absolute())}
+
+
+def _print(result: Result, settings: dict[str, Any], options: argparse.Namespace, folder: Path | None = None) -> None:
+    settings = _kept_in(folder, settings)
     if isinstance(sys.stdout, TextIOWrapper):
         # Names of columns may be in any script, which not every terminal can write.
         sys.stdout.reconfigure(errors="backslashreplace")

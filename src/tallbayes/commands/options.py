@@ -15,10 +15,12 @@ FIGURES = ("coupled-paths", "decay", "accuracy", "scaling", "slopes")
 
 EXIT_CODES = """\
 exit codes:
-  0    done; of fit: every number met its tolerance
+  0    done; of fit and resume: every mean and sd met its tolerance, and so did every interval end if
+       --interval-tolerance was given; without it ends that err by more than 0.1 sd are marked ~
   1    a defect of tallbayes; TALLBAYES_TRACEBACK=1 shows where
   2    bad input; nothing was written
-  3    fit stopped early, or has doubts: what was computed is printed, and kept in --out
+  3    fit or resume stopped early, has doubts, or missed a tolerance that was asked for: the first line says
+       which; what was computed is printed, and kept in --out. Of a run that is kept, show and report are 0
   130  interrupted before there was anything to keep; after that of ingest the same command goes on
 """
 INGEST_DESCRIPTION = """\
@@ -112,7 +114,9 @@ ACCURACY = (
         _number("--relative-tolerance", "error as a fraction of each number"),
         _number("--absolute-tolerance", "error in the number's own units"),
     ],
-    _number("--interval-tolerance", "of interval ends too, in posterior sds; dearer"),
+    _number(
+        "--interval-tolerance", "of interval ends too, in posterior sds; dearer; else those off by > 0.1 are marked ~"
+    ),
 )
 BUDGET = (
     _number("--max-seconds", "end by then, reading and set-up included", "T"),

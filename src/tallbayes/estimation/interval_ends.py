@@ -19,10 +19,10 @@ from tallbayes.estimator.foresight import PILOT_PATHS
 from tallbayes.estimator.run import assess, trouble
 from tallbayes.methods.method import Finished
 from tallbayes.moments import Floats
+from tallbayes.results.coefficients import INTERVAL, end_unit
 from tallbayes.setup.preparation import Prepared
 from tallbayes.watch import OutOfTime, aside
 
-ENDS = (0.025, 0.975)
 MOST_BYTES = 2**30
 
 
@@ -48,9 +48,9 @@ def refine_ends(finished: Finished, prepared: Prepared, tolerance: float) -> Fin
 def _ends(finished: Finished, prepared: Prepared, tolerance: float) -> tuple[Estimate, Floats]:
     posterior = posterior_of(finished, prepared)
     assert posterior is not None
-    found = posterior.quantile(ENDS)
-    spread = posterior.quantile([0.16, 0.84]).flat_value.reshape(2, -1)
-    return found, tolerance * np.tile((spread[1] - spread[0]) / 2, len(ENDS))
+    found = posterior.quantile(INTERVAL)
+    lower, upper = found.flat_value.reshape(2, -1)
+    return found, np.tile(tolerance * end_unit(lower, upper), 2)
 
 
 def _targets(finished: Finished, found: Estimate, allowed: Floats) -> list[int] | None:

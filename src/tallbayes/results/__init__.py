@@ -1,7 +1,9 @@
 """Results: what a run hands over, and what people ask of it.
 
 result         `Result` and its parts: levels, rates, cost, regression, other modes
+terms          what the names of coefficients say, and which of them stand alone
 coefficients   mean, sd and interval of every parameter, each number with its error
+verdict        which numbers are as accurate as was asked, and which are not
 comparisons    ratios, and one thing against another
 new_rows       what a prediction reads of them, their numbers, and those that cannot be predicted
 predictions    new rows in the terms of the fit, in memory or from file to file

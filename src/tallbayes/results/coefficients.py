@@ -5,20 +5,24 @@ mean, sd, the ends of an equal-tailed interval, and beside them what Laplace's a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.estimator.estimates import Estimate
+from tallbayes.estimator.estimates import Estimate, side_by_side
 from tallbayes.model.catalogue import EXTRAS
+from tallbayes.moments import Floats
 from tallbayes.results.result import Result, family_of
+from tallbayes.results.terms import INTERCEPTS, terms_of
+from tallbayes.structure import Structure
 
 INTERVAL = (0.025, 0.975)
 NORMAL_END = 1.959964
-INTERCEPTS = ("intercept", "Intercept")
+# Ends that err by more are rough, unless another accuracy was asked for; in posterior sds.
+USUAL_END = 0.1
 
 
 class Number(NamedTuple):
@@ -86,34 +90,87 @@ def coefficients(result: Result, probability: float = 0.95) -> tuple[Coefficient
 
 
 class Ends(NamedTuple):
-    """The two ends of equal-tailed 95% intervals, of the first parameters, and how to have them more accurately."""
+    """The two ends of equal-tailed 95% intervals of some parameters, each with the tolerance it is held against.
 
+    That is `tolerance` posterior sds, which was `asked` for or is the usual one: an end that errs by more is rough.
+    """
+
+    names: Sequence[str]
     lower: Estimate
     upper: Estimate
-    note: str
+    tolerance: float
+    asked: bool
+
+    def first(self, most: int) -> Ends:
+        """Of the first parameters alone."""
+        lower, upper = (end.part(slice(most), end.name) for end in (self.lower, self.upper))
+        return self._replace(names=self.names[:most], lower=lower, upper=upper)
+
+    @property
+    def errors(self) -> Floats:
+        """In posterior sds, (2, parameters)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            unit = end_unit(self.lower.flat_value, self.upper.flat_value)
+            return np.stack([self.lower.flat_error / unit, self.upper.flat_error / unit])
+
+    def price(self, tolerance: float) -> float:
+        """Row gradients for a statistical error of so many posterior sds at every end, if that is known."""
+        if self.lower.flat_work is None or self.upper.flat_work is None:
+            return float("nan")
+        work = np.fmax(self.lower.flat_work, self.upper.flat_work)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Half of the squared error is left to the bias.
+            each = 2 * work / (tolerance * end_unit(self.lower.flat_value, self.upper.flat_value)) ** 2
+        return float(np.max(each, initial=0.0))
 
 
-def interval_ends(result: Result, first: int | None = None) -> Ends | None:
-    """None where the run kept no posterior, or asked for no means."""
+def end_unit(lower: Any, upper: Any) -> Any:
+    """The posterior sd that errors of ends are measured in: that of a normal law with this 95% interval."""
+    return (upper - lower) / (2 * NORMAL_END)
+
+
+def end_tolerance(result: Result) -> tuple[float, bool]:
+    """What ends are held against, in posterior sds, and whether somebody asked for it."""
+    asked = result.settings.get("interval_tolerance")
+    return (float(asked), True) if isinstance(asked, int | float) else (USUAL_END, False)
+
+
+def are_rough(lower: Number, upper: Number, tolerance: float) -> tuple[bool, bool]:
+    """Of the ends of one interval, whether each errs by more than the tolerance, or by what nobody knows."""
+    allowed = tolerance * end_unit(lower.value, upper.value)
+    return not lower.error <= allowed, not upper.error <= allowed
+
+
+def interval_ends(result: Result, first: int | None = None, quickly: bool = False) -> Ends | None:
+    """Of all parameters or of the first; `quickly` only those for which no program has to be compiled.
+
+    None where the run kept no posterior, or asked for no means.
+    """
     if result.posterior is None or not {"mean", "sd"} & set(result.estimates):
         return None
-    both = result.posterior.quantile(INTERVAL, first=first)
-    count = len(both.flat_value) // 2
-    lower, upper = (both.part(slice(i * count, (i + 1) * count), f"{p:.1%}") for i, p in enumerate(INTERVAL))
-    return Ends(lower, upper, _ends_note(result, lower, upper))
+    names = parameter_names(result)[:first]
+    if quickly:
+        names, both = _of_lines(result.posterior, names)
+    else:
+        both = result.posterior.quantile(INTERVAL, first=first)
+    if not names:
+        return None
+    count = len(names)
+    tolerance, asked = end_tolerance(result)
+    allowed = tolerance * end_unit(*both.flat_value.reshape(2, count))
+    lower, upper = (
+        replace(both.part(slice(i * count, (i + 1) * count), f"{p:.1%}"), flat_tolerance=allowed)
+        for i, p in enumerate(INTERVAL)
+    )
+    return Ends(names, lower, upper, tolerance, asked)
 
 
-@np.errstate(divide="ignore", invalid="ignore")
-def _ends_note(result: Result, lower: Estimate, upper: Estimate) -> str:
-    """How accurate the ends are, and what it would cost to have them as accurate as the means."""
-    sd = (upper.flat_value - lower.flat_value) / (2 * NORMAL_END)
-    worst = float(np.max(np.fmax(lower.flat_error, upper.flat_error) / sd))
-    text = f"2.5% and 97.5% of the posterior; errors at most {worst:.2g} sd"
-    wanted = result.settings.get("tolerance")
-    if not isinstance(wanted, float) or not worst > wanted or lower.flat_work is None or upper.flat_work is None:
-        return text
-    price = 2 * float(np.max(np.fmax(lower.flat_work, upper.flat_work) / (wanted * sd) ** 2))
-    return f"{text}, {wanted:g} sd would take about {price:.2g} row gradients (interval_tolerance={wanted:g})"
+def _of_lines(posterior: Any, names: Sequence[str]) -> tuple[list[str], Any]:
+    """Those that are lines, and their quantiles."""
+    lines = [None if posterior.reading is None else posterior.reading.line(place) for place in range(len(names))]
+    found = [posterior.line_quantiles(line, np.array(INTERVAL)) for line in lines if line is not None]
+    kept = [name for name, line in zip(names, lines, strict=True) if line is not None]
+    return kept, side_by_side(found, "quantile", Structure.leaf((len(found),)), len(INTERVAL)) if found else None
 
 
 def parameter_names(result: Result) -> list[str]:
@@ -139,7 +196,14 @@ def is_slope(name: str) -> bool:
 
 def is_ratio(name: str, result: Result) -> bool:
     """Whether exp of this parameter is a ratio."""
-    return ratio_name(result) is not None and is_slope(name)
+    return are_ratios([name], result)[0]
+
+
+def are_ratios(names: Sequence[str], result: Result) -> list[bool]:
+    """Of every parameter, whether exp of it is a ratio: that of a slope whose column can change by itself."""
+    if ratio_name(result) is None:
+        return [False] * len(names)
+    return [is_slope(name) and term.is_alone for name, term in zip(names, terms_of(result, names), strict=True)]
 
 
 def _numbers(estimate: Estimate | None, count: int) -> list[Number]:

@@ -17,7 +17,7 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
-from tallbayes.results.coefficients import Number, coefficients, is_ratio, ratio_name
+from tallbayes.results.coefficients import Number, are_ratios, coefficients, is_ratio, ratio_name
 from tallbayes.results.result import Result
 
 
@@ -69,15 +69,16 @@ class Comparison:
 
 
 def ratios(result: Result, probability: float = 0.95) -> tuple[Ratio, ...]:
-    """exp of every coefficient that has a ratio in this family."""
+    """exp of every coefficient of this family that is a ratio by itself: no piece of a polynomial, say."""
     if ratio_name(result) is None:
         got = "a model of its own" if result.regression is None else f"family {result.regression.family!r}"
         hint = "result.posterior.quantile(p, lambda theta: ...) of what you mean"
         raise InputError(explain("a family whose coefficients are logs of ratios", got, hint))
+    found = coefficients(result, probability)
     return tuple(
         Ratio(each.name, each.median.exponential, each.lower.exponential, each.upper.exponential)
-        for each in coefficients(result, probability)
-        if is_ratio(each.name, result)
+        for each, is_one in zip(found, are_ratios([each.name for each in found], result), strict=True)
+        if is_one
     )
 
 

@@ -1,6 +1,8 @@
 """Views of a result: for a terminal, a notebook, other programs, and people who have not run anything.
 
 numbers       the one rounding
+advice        what to do next, in the words of the door that a run came through
+headline      in a line what was met and what was not
 tables        the one set of rows and columns, in cells that know their number
 text          quantities, levels, cost, status
 summary       the answer in brief

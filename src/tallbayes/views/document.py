@@ -1,8 +1,11 @@
 """Results as one JSON document, for other programs.
 
+    headline     what was met and what was not, in a line
+    next         what to do about it, or null
     status, message, converged
     quantities   name -> component -> value, standard_error, bias_bound, interval, tolerance, met
-    intervals    parameter -> lower, upper (2.5% and 97.5% of the posterior), lower_error, upper_error
+    intervals    parameter -> lower, upper (2.5% and 97.5% of the posterior), lower_error, upper_error, what
+                 they are held against (tolerance), lower_met, upper_met
     modes        where the posterior has others: share (Laplace's), location, sd, status, quantities, reason
     cost, method, notes, settings
 
@@ -19,24 +22,30 @@ from typing import Any
 import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
-from tallbayes.results.coefficients import interval_ends, parameter_names
+from tallbayes.results.coefficients import Ends, interval_ends
 from tallbayes.results.result import Mode, Result
+from tallbayes.views.advice import RUN, unquoted
+from tallbayes.views.headline import headline
 from tallbayes.views.tables import components, measured, places
 
 
 def to_json(result: Result, settings: dict[str, Any]) -> str:
-    """The document as text; `settings` are those of the run beside the result's own."""
+    """The document as text; `settings` are those of the run beside the result's own, and its folder."""
+    ends = interval_ends(result)
+    top = headline(result, ends, settings)
     document = {
+        "headline": top.line,
+        "next": unquoted(top.step) or None,
         "status": result.status.name,
         "message": str(result.status),
         "converged": result.converged,
         "quantities": {name: _components(estimate) for name, estimate in result.estimates.items()},
-        "intervals": _intervals(result),
+        "intervals": {} if ends is None else _intervals(ends),
         **({"modes": [_mode(mode) for mode in result.modes]} if result.modes else {}),
         "cost": asdict(result.cost) | {"epochs": result.cost.epochs},
         "method": result.method,
         "notes": list(result.notes),
-        "settings": settings | result.settings,
+        "settings": {name: each for name, each in settings.items() if name != RUN} | result.settings,
     }
     return json.dumps(_plain(document), indent=2, allow_nan=False)
 
@@ -69,13 +78,21 @@ def _mode(mode: Mode) -> dict[str, Any]:
     }
 
 
-def _intervals(result: Result) -> dict[str, Any]:
-    ends = interval_ends(result)
-    if ends is None:
-        return {}
+def _intervals(ends: Ends) -> dict[str, Any]:
+    both = ends.lower, ends.upper
+    met = [(end.flat_error <= end.flat_tolerance).tolist() for end in both]
+    rows = zip(ends.names, *map(measured, both), ends.lower.flat_tolerance, *met, strict=True)
     return {
-        name: {"lower": low.value, "upper": high.value, "lower_error": low.error, "upper_error": high.error}
-        for name, low, high in zip(parameter_names(result), measured(ends.lower), measured(ends.upper), strict=True)
+        name: {
+            "lower": low.value,
+            "upper": high.value,
+            "lower_error": low.error,
+            "upper_error": high.error,
+            "tolerance": float(allowed),
+            "lower_met": lower_met,
+            "upper_met": upper_met,
+        }
+        for name, low, high, allowed, lower_met, upper_met in rows
     }
 
 

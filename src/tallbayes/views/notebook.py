@@ -1,6 +1,6 @@
 """Results as HTML, for notebooks: small tables that take colours and fonts from where they are shown.
 
-html(result)    coefficients with their errors, other quantities, then status, cost and notes
+html(result)    what was met and what was not, coefficients with their errors, other quantities, then cost and notes
 
 All text is escaped, and there are neither scripts nor style sheets.
 """
@@ -12,15 +12,14 @@ from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tallbayes.estimator.estimates import Estimate
-from tallbayes.posterior.posterior import Posterior
-from tallbayes.results.coefficients import Number, parameter_names
+from tallbayes.results.coefficients import Ends, Number, interval_ends, parameter_names
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.export import formula_of, readable
 from tallbayes.results.result import Result
-from tallbayes.views.numbers import UNKNOWN
+from tallbayes.views.advice import TYPED
+from tallbayes.views.headline import Headline, headline
+from tallbayes.views.numbers import ROUGH, UNKNOWN
 from tallbayes.views.summary import ABOUT_ERRORS
 from tallbayes.views.tables import Cell, Component, components, measured, met, predictions, spent
 
@@ -41,8 +40,23 @@ def html(result: Result) -> str:
     names = parameter_names(readable(result))
     moments = [each for each in _named(result, "mean", "sd") if len(each.flat_value) == len(names)]
     others = [each for each in result.estimates.values() if each not in moments]
-    parts = [_heading(result), _coefficients(readable(result), names, moments), _quantities(others), _facts(result)]
-    return BLOCK.format("".join(parts))
+    shown = min(len(names), MAX_ROWS)
+    ends = interval_ends(readable(result), shown, quickly=True) if _is_quick(readable(result), shown) else None
+    top = headline(result, ends, {})
+    tables = [_coefficients(readable(result), names, moments, ends), _quantities(others)]
+    return BLOCK.format("".join([_headline(top), _heading(result), *tables, _facts(result, top)]))
+
+
+def _headline(top: Headline) -> str:
+    """How it ended in bold, what is known, and what to do."""
+    facts = f": {escape(top.facts)}" if top.facts else ""
+    step = TYPED.sub(r"<code>\1</code>", escape(_sentence(top.step)))
+    below = f"<div>{step}</div>" if top.step else ""
+    return f"<div><b>{escape(_sentence(top.opening, ''))}</b>{facts}.</div>{below}"
+
+
+def _sentence(words: str, stop: str = ".") -> str:
+    return f"{words[:1].upper()}{words[1:]}{stop}"
 
 
 def _named(result: Result, *names: str) -> list[Estimate]:
@@ -92,13 +106,13 @@ def _heading(result: Result) -> str:
     return f"<div><b>{words[0]}</b>{''.join(f' · {word}' for word in words[1:])}</div>"
 
 
-def _coefficients(result: Result, names: Sequence[str], moments: Sequence[Estimate]) -> str:
+def _coefficients(result: Result, names: Sequence[str], moments: Sequence[Estimate], ends: Ends | None) -> str:
     """Means, sds and ends of intervals, as far as they are known."""
     shown = min(len(names), MAX_ROWS)
     columns = {each.name: [_cell(cell) for cell in measured(each, shown)] for each in moments}
-    ends = [_ends(result.posterior, place) for place in range(shown)] if _is_quick(result, shown) else []
-    if any(lower for lower, _ in ends):
-        columns |= {"2.5%": [lower for lower, _ in ends], "97.5%": [upper for _, upper in ends]}
+    for end in () if ends is None else (ends.lower, ends.upper):
+        found = dict(zip(ends.names if ends else (), map(_cell, measured(end)), strict=True))
+        columns[end.name] = [found.get(name, "") for name in names[:shown]]
     if not columns or not names:
         return ""
     accurate = met(*moments, most=shown) if moments else [True] * shown
@@ -121,15 +135,6 @@ def _is_quick(result: Result, count: int) -> bool:
     return count * sum(points.shape[0] * points.shape[1] for points in posterior.points) <= MOST_WORK
 
 
-def _ends(posterior: Posterior, place: int) -> tuple[str, str]:
-    """Of the 95% interval; empty where a program would have to be compiled for it."""
-    line = None if posterior.reading is None else posterior.reading.line(place)
-    if line is None:
-        return "", ""
-    lower, upper = measured(posterior.line_quantiles(line, np.array([0.025, 0.975])))
-    return _cell(lower), _cell(upper)
-
-
 def _quantities(estimates: Sequence[Estimate]) -> str:
     rows = [
         (escape(label), _cell(each.value), *_missed(each.met))
@@ -139,13 +144,13 @@ def _quantities(estimates: Sequence[Estimate]) -> str:
     return _table(("quantity", "expectation"), rows[:MAX_ROWS], len(rows)) if rows else ""
 
 
-def _facts(result: Result) -> str:
-    """Status, cost, what errors are, and the notes for who unfolds them."""
-    status = escape(str(result.status))
+def _facts(result: Result, top: Headline) -> str:
+    """What errors and marks are, status, cost, and the notes for who unfolds them."""
     lines = [
-        status if result.converged else f"<b>{status}</b>",
-        spent(result.cost),
         f"<span{FAINT}>± error {escape(ABOUT_ERRORS[1])}</span>",
+        *([f"<span{FAINT}>{ROUGH} {escape(top.about_marks)}</span>"] if top.about_marks else []),
+        escape(str(result.status)),
+        spent(result.cost),
     ]
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
     folded = f"<details><summary>notes</summary><ul>{notes}</ul></details>" if notes else ""

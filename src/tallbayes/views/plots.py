@@ -6,14 +6,22 @@ plot(result)    a bar from end to end of every 95% interval; at each end a whisk
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.progress import shorten
-from tallbayes.results.coefficients import NORMAL_END, Coefficient, Number, coefficients, is_slope, ratio_name
+from tallbayes.results.coefficients import (
+    NORMAL_END,
+    Coefficient,
+    Number,
+    are_ratios,
+    coefficients,
+    is_slope,
+    ratio_name,
+)
 from tallbayes.results.export import readable
 from tallbayes.results.result import Result
 from tallbayes.rows.columns import require
@@ -38,18 +46,21 @@ class Bar(NamedTuple):
 def plot(result: Result, ax: Any = None, ratios: bool | None = None, most: int = 40) -> Any:
     """Draw the 95% intervals of the first `most` coefficients; returns matplotlib's Axes.
 
-    With `ratios` they are odds or rate ratios, on a logarithmic axis; None means wherever the family has them. Of a
-    regression only slopes are shown, unless there are none. Without `ax` there is a new figure, pyplot's current one,
+    With `ratios` they are odds or rate ratios, on a logarithmic axis, of all coefficients that are ratios by themselves
+    (no piece of a polynomial or of an interaction is); None means wherever there are any. Of a regression only slopes
+    are shown, unless there are none. Without `ax` there is a new figure, pyplot's current one,
     which a notebook shows once.
     """
     if most < 1:
         raise InputError(explain("most at least 1", repr(most), "most=40"))
-    kind = ratio_name(result)
-    if ratios and kind is None:
-        raise InputError(explain("a family whose coefficients are logs of ratios", "another", "ratios=False"))
-    as_ratios = kind is not None if ratios is None else ratios
+    kind, known = ratio_name(result), coefficients(readable(result))
+    are = are_ratios([each.name for each in known], result)
+    if ratios and not any(are):
+        got = "another family" if kind is None else "none whose column can change by itself"
+        raise InputError(explain("coefficients that are logs of ratios", got, "ratios=False"))
+    as_ratios = any(are) if ratios is None else ratios
     kept = readable(result).posterior is not None
-    found = _bars(result, as_ratios, kept)
+    found = _bars(result, [each for each, is_one in zip(known, are, strict=True) if is_one or not as_ratios], as_ratios)
     bars = found[:most]
     ax = _new_axes(len(bars)) if ax is None else ax
     if as_ratios:
@@ -59,12 +70,12 @@ def plot(result: Result, ax: Any = None, ratios: bool | None = None, most: int =
     return ax
 
 
-def _bars(result: Result, ratios: bool, kept: bool) -> list[Bar]:
-    known = coefficients(readable(result))
+def _bars(result: Result, known: Sequence[Coefficient], ratios: bool) -> list[Bar]:
     if not known:
         hint = 'quantities=("mean", "sd"), which is the default'
         raise InputError(explain("a result with means and sds of its parameters", "neither", hint))
     slopes = [each for each in known if result.regression is None or is_slope(each.name)]
+    kept = readable(result).posterior is not None
     return [_bar(each, ratios, kept) for each in slopes or known]
 
 

@@ -1,9 +1,12 @@
-"""The answer in brief, as aligned text: means, sds and intervals with their errors, then what to know about them.
+"""The answer in brief, as aligned text: what was met, means, sds and intervals with their errors, what to know of them.
+
+    converged: every mean and sd is known to 0.01 posterior sd, every interval end to 0.1 sd
 
     coefficient    mean     error       sd      error       2.5%     error      97.5%    error
     Intercept    -2.25820  0.00067    0.10760  0.00056    -2.4702   0.0021    -2.0485   0.0019
 
-A number is given to the second digit of its error. `display` tells everything else.
+A number is given to the second digit of its error; ~ stands before those that are less accurate than they should be,
+and a line says what to do about it. `text` tells everything else.
 """
 
 from __future__ import annotations
@@ -17,16 +20,19 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.progress import shorten
-from tallbayes.results.coefficients import interval_ends
+from tallbayes.results.coefficients import INTERVAL, Ends, interval_ends
 from tallbayes.results.result import Mode, Result
-from tallbayes.views.numbers import UNKNOWN
+from tallbayes.views.headline import UNITS, accuracy, headline
+from tallbayes.views.numbers import UNKNOWN, neat
 from tallbayes.views.tables import component_names, measured, met, places, spent
-from tallbayes.views.text import describe, mode_heading
+from tallbayes.views.text import MAX_ROWS as TOLD
+from tallbayes.views.text import about_ends, details, mode_heading, remarks
 
 WIDTH = 100
 LEAST_WIDTH = 60
 LONGEST_NAME = 44
 MAX_ROWS = 40
+ENDS = tuple(f"{p:.1%}" for p in INTERVAL)
 ABOUT_ERRORS = ("error", "of the number to its left: Monte Carlo, root mean square, remaining bias included")
 
 
@@ -34,9 +40,18 @@ def brief(result: Result, settings: dict[str, Any], width: int = WIDTH, full: bo
     """The answer, within a width; with `full` all components, and then levels, rates and tuning."""
     width = min(max(width, LEAST_WIDTH), WIDTH)
     most = np.inf if full else MAX_ROWS
-    parts = [_heading(result, settings, width), *_tables(result, width, most)]
+    ends = interval_ends(result, None if full else MAX_ROWS)
+    top = headline(result, ends, settings)
+    first = "\n".join(
+        part for part in ("\n".join(_wrap(top.line, width, 4)), _heading(result, settings, width)) if part
+    )
+    parts = [first, *_tables(result, ends, width, most)]
     parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, most)]
-    parts += [_listed([ABOUT_ERRORS], width), _folded(describe(result), width)] if full else [_facts(result, width)]
+    about = [ABOUT_ERRORS, *remarks(top)]
+    if full:
+        parts += [_listed(about, width), _folded(details(result, None if ends is None else ends.first(TOLD)), width)]
+    else:
+        parts.append(_listed([*about, *_facts(result, ends)], width))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -54,17 +69,16 @@ def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
         near = [f"{at} (sd {sd})" for at, sd in zip(*places(mode, 6).columns.values(), strict=True)]
         more = ", ..." if len(mode.flat_location) > 6 else ""
         return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
-    return [heading, *_tables(mode.result, width, most)]
+    return [heading, *_tables(mode.result, interval_ends(mode.result, MAX_ROWS), width, most)]
 
 
-def _tables(result: Result, width: int, most: float) -> list[str]:
+def _tables(result: Result, ends: Ends | None, width: int, most: float) -> list[str]:
     """Means beside sds where both are there, and all other quantities one by one."""
     estimates, tables = dict(result.estimates), []
     kind = "parameter" if result.encoding is None else "coefficient"
     if {"mean", "sd"} <= set(estimates) and estimates["mean"].structure == estimates["sd"].structure:
         moments = [estimates.pop("mean"), estimates.pop("sd")]
         names = component_names(moments[0])
-        ends = interval_ends(result, int(min(most, len(names))))
         both = [] if ends is None or len(ends.lower.flat_value) < min(most, len(names)) else [ends.lower, ends.upper]
         tables.append(_table(kind, [*moments, *both], width, most, names))
         if both and max(map(len, tables[0].split("\n"))) > width:
@@ -80,8 +94,7 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
         values, errors = zip(*(cell.texts for cell in measured(estimate, shown)), strict=True) if shown else ((), ())
         head = estimate.name if len(estimates) > 1 else "value"
         columns += [_aligned(head, values, 4), _aligned("error", [each or UNKNOWN for each in errors], 2)]
-    # For the ends of intervals nothing was asked.
-    asked = [each for each in estimates if np.any(np.isfinite(each.flat_tolerance))]
+    asked = [each for each in estimates if each.name not in ENDS]
     accurate = met(*asked, most=shown) if asked else []
     if not all(accurate):
         columns.append(["", *("" if each else "  not met" for each in accurate)])
@@ -104,19 +117,16 @@ def _aligned(head: str, texts: Sequence[str], gap: int) -> list[str]:
     return [" " * gap + each for each in (head.center(width), *(line.center(width) for line in lined))]
 
 
-def _facts(result: Result, width: int) -> str:
+def _facts(result: Result, ends: Ends | None) -> list[tuple[str, str]]:
     """Status, cost and notes, each under its word."""
-    cost = result.cost
-    ends = interval_ends(result, MAX_ROWS)
-    facts = [
-        ABOUT_ERRORS,
+    asked = accuracy(result.settings)
+    return [
         ("status", str(result.status)),
-        ("accuracy", _accuracy(result.settings)),
-        *([] if ends is None else [("ends", ends.note)]),
-        ("cost", spent(cost)),
+        ("accuracy", f"each number to {asked}" if asked else _by_name(result.settings)),
+        *([] if ends is None else [("ends", about_ends(result, ends))]),
+        ("cost", spent(result.cost)),
         *(_fact(note) for note in result.notes),
     ]
-    return _listed(facts, width)
 
 
 def _listed(facts: Sequence[tuple[str, str]], width: int) -> str:
@@ -124,17 +134,11 @@ def _listed(facts: Sequence[tuple[str, str]], width: int) -> str:
     return "\n".join("\n".join(_wrap(word.ljust(indent) + text, width, indent)) for word, text in facts if text)
 
 
-def _accuracy(settings: dict[str, Any]) -> str:
-    """What was asked for, in words."""
-    for kind, unit in (
-        ("tolerance", " posterior sd"),
-        ("relative_tolerance", " of each value"),
-        ("absolute_tolerance", ""),
-    ):
-        if kind in settings:
-            sizes = settings[kind]
-            each = sizes.items() if isinstance(sizes, dict) else [("each number", sizes)]
-            return "; ".join(f"{name} to {size:g}{unit}" for name, size in each)
+def _by_name(settings: dict[str, Any]) -> str:
+    """What was asked for of every quantity, where that differs."""
+    for kind, unit in UNITS.items():
+        if isinstance(settings.get(kind), dict):
+            return "; ".join(f"{name} to {neat(float(size))}{unit}" for name, size in settings[kind].items())
     return ""
 
 

@@ -31,16 +31,18 @@ Form = Callable[[Any], str]
 
 @dataclass(frozen=True)
 class Cell:
-    """A number for programs, its text for people, and the error that stands beside it, if any does."""
+    """A number for programs, its text for people, the error that stands beside it, if any does, and whether that is
+    larger than it should be."""
 
     value: Any
     form: Form = str
     error: float | None = None
+    rough: bool = False
 
     @property
     def texts(self) -> tuple[str, str]:
         """The number and its error."""
-        return (self.form(self.value), "") if self.error is None else figures(self.value, self.error)
+        return (self.form(self.value), "") if self.error is None else figures(self.value, self.error, self.rough)
 
     def __str__(self) -> str:
         return self.texts[0]
@@ -76,12 +78,16 @@ def component_names(estimate: Estimate) -> list[str]:
 
 
 def measured(estimate: Estimate, most: int | None = None) -> list[Cell]:
-    """The first components, each with its error."""
-    return _with_errors(estimate.flat_value[:most], estimate.flat_error[:most])
+    """The first components, each with its error, and marked where that is above what was asked for."""
+    # Nothing is above a tolerance that is not a number, where nothing was asked.
+    rough = estimate.flat_error[:most] > estimate.flat_tolerance[:most]
+    return _with_errors(estimate.flat_value[:most], estimate.flat_error[:most], rough)
 
 
-def _with_errors(values: Any, errors: Any) -> list[Cell]:
-    return [Cell(float(value), error=float(error)) for value, error in zip(values, errors, strict=True)]
+def _with_errors(values: Any, errors: Any, rough: Any = None) -> list[Cell]:
+    marks = [False] * len(values) if rough is None else rough
+    parts = zip(values, errors, marks, strict=True)
+    return [Cell(float(value), error=float(error), rough=bool(mark)) for value, error, mark in parts]
 
 
 def _rounded(values: Any, errors: Any) -> list[Cell]:

@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from math import isfinite
 
-from tallbayes.results.coefficients import interval_ends, parameter_names
+import numpy as np
+
+from tallbayes.results.coefficients import Ends, interval_ends
 from tallbayes.results.result import Mode, Result
-from tallbayes.views.numbers import UNKNOWN, fixed, neat
+from tallbayes.views.advice import unquoted
+from tallbayes.views.headline import Headline, headline
+from tallbayes.views.numbers import ROUGH, UNKNOWN, fixed, neat, plain
 from tallbayes.views.tables import Component, Grid, components, levels, measured, passes, places, trials
 
 MAX_ROWS = 24
+WIDTH = 110
 
 
 def describe(result: Result) -> str:
-    """The whole result, the answer first."""
+    """The whole result: what was met and what was not, then the answer."""
+    ends = interval_ends(result, MAX_ROWS)
+    top = headline(result, ends, {})
+    # The same of a result and of its file, though only one of the two can go on.
+    sharper = f"; interval_tolerance={neat(top.tolerance)} asks for sharper ends" if top.verdict.has_rough_ends else ""
+    said = [top.line, *([f"{ROUGH} {top.about_marks}{sharper}"] if top.about_marks else [])]
+    lines = [line for each in said for line in textwrap.wrap(each, WIDTH, subsequent_indent="    ")]
+    return "\n\n".join(["\n".join(lines), details(result, ends)])
+
+
+def remarks(top: Headline) -> list[tuple[str, str]]:
+    """What the mark of rough numbers means and what to do, each under a word."""
+    marks = [(ROUGH, top.about_marks)] if top.about_marks else []
+    return [*marks, ("next", unquoted(top.step))] if top.step else marks
+
+
+def about_ends(result: Result, ends: Ends) -> str:
+    """How accurate the ends are, and what it would cost to have no rough ones, or all as accurate as the means."""
+    errors = ends.errors
+    text = "2.5% and 97.5% of the posterior"
+    if not errors.size:
+        return text
+    text += f"; errors at most {plain(float(errors.max()))} sd"
+    rough = bool(np.any(~(errors <= ends.tolerance)))
+    wanted = ends.tolerance if rough else result.settings.get("tolerance")
+    if not isinstance(wanted, float) or not (rough or errors.max() > wanted) or not isfinite(ends.price(wanted)):
+        return text
+    return f"{text}; {neat(wanted)} sd at every one would take about {plain(ends.price(wanted))} row gradients in all"
+
+
+def details(result: Result, ends: Ends | None) -> str:
+    """All below the headline."""
     parts = [
         _quantities(result),
-        *_ends(result),
+        *([] if ends is None else [_ends(result, ends)]),
         *_modes(result),
         *([_levels(result), _rates(result)] if result.levels else []),
         _cost(result),
@@ -86,15 +123,12 @@ def _row(label: str, each: Component) -> list[str]:
     return [label, *map(str, numbers), "yes" if each.met else "no"]
 
 
-def _ends(result: Result) -> list[str]:
+def _ends(result: Result, ends: Ends) -> str:
     """Equal-tailed intervals of the first parameters, each end with its Monte Carlo error."""
-    ends = interval_ends(result, MAX_ROWS)
-    if ends is None:
-        return []
-    cells = zip(parameter_names(result), measured(ends.lower), measured(ends.upper), strict=False)
+    cells = zip(ends.names, measured(ends.lower), measured(ends.upper), strict=True)
     rows = [[name, *lower.texts, *upper.texts] for name, lower, upper in cells]
     header = ("interval", ends.lower.name, "error", ends.upper.name, "error")
-    return [f"{table(header, rows)}\n({ends.note})"]
+    return f"{table(header, rows)}\n({about_ends(result, ends)})"
 
 
 def _levels(result: Result) -> str:

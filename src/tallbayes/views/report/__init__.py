@@ -11,7 +11,8 @@ desk, in the dark and on paper alike; see `stylesheet`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +20,36 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate, Status
+from tallbayes.results.coefficients import Ends, Number, end_tolerance, end_unit
 from tallbayes.results.export import formula_of
 from tallbayes.results.result import Result, family_of
+from tallbayes.results.verdict import has_numbers, is_success
 from tallbayes.rows.atomic import replacing
-from tallbayes.views.report.answer import answer, as_pairs, finding
+from tallbayes.structure import Structure
+from tallbayes.views.advice import BUDGETS, Door
+from tallbayes.views.headline import headline
+from tallbayes.views.report.answer import answer, as_pairs
 from tallbayes.views.report.cost import cost
-from tallbayes.views.report.effects import Effects, effects_of, has_numbers
+from tallbayes.views.report.effects import Effects, effects_of
 from tallbayes.views.report.errors import certainty
-from tallbayes.views.report.markup import Markup, counted, element, join, listed
+from tallbayes.views.report.forest import finding
+from tallbayes.views.report.markup import Markup, counted, element, join, listed, typed
 from tallbayes.views.report.modes import elsewhere
 from tallbayes.views.report.stylesheet import SHEET
-from tallbayes.views.tables import component_names
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-UNITS = {"tolerance": " posterior sd", "relative_tolerance": " of its value", "absolute_tolerance": ""}
-SHORT_OF_BUDGET = (
-    "The time or the work that was allowed was used up. The numbers are the best this run has. Their errors are stated "
-    "as far as they are known, and are larger than what was asked for. Going on from here costs only the difference: "
-    "result.extend()."
-)
-# In place of that where a run ended before its first paths.
+# In place of what a budget means where a run ended before its first paths.
 NO_NUMBERS = (
     "There are no numbers: what was allowed was used up before the mode of the posterior was found, from which all "
-    "else starts. Allow more: result.extend() goes on from here."
+    "else starts."
 )
 NORMAL_NUMBERS = (
     "The numbers are those of a normal approximation alone: what was allowed was used up before the first path, so how "
-    "far off they are is not known. Take them as a guess. result.extend() goes on from here."
+    "far off they are is not known. Take them as a guess."
+)
+SHORT_OF_BUDGET = (
+    "The time or the work that was allowed was used up. The numbers are the best this run has, and their errors are "
+    "stated as far as they are known."
 )
 NOT_TO_BE_TRUSTED = "Do not rely on the numbers or on their errors."
 MEANINGS = {
@@ -64,18 +68,19 @@ MEANINGS = {
     "that missed as rough. The expectation of a ratio, such as a / b, may not exist at all; a median or a quantile "
     "always does.",
     Status.infinite_variance: "The expectation of that quantity may not exist, and the number shown for it is no more "
-    "than a guess. Ask for a median or for a quantile instead, which always exist, or take a tighter prior.",
+    "than a guess.",
     Status.no_mode: "There are no numbers: the search for the mode, from which all paths start, had no end. That is "
-    "usual where effects have a common scale and are written centred; written non-centred (scale × effect, with "
-    "standard normal effects) they have a mode.",
+    "usual where effects have a common scale and are written centred; written non-centred they have a mode.",
     Status.inconsistent: f"A check of the sampler against itself failed, which should not happen. {NOT_TO_BE_TRUSTED}",
     Status.second_mode: "The posterior has several modes, separate places around which its mass gathers. The numbers "
     "on this page describe the heaviest of them, and are no averages over all.",
 }
-BUDGETS = (Status.max_evaluations, Status.max_seconds, Status.interrupted)
 # Where errors may be larger than was asked for, but are what they say.
 KNOWN_ERRORS = (Status.converged, Status.max_levels, Status.slow_decay, Status.second_mode, *BUDGETS)
-MOST_NAMED = 3
+ABOUT_ACCURACY = (
+    "Accuracy is that of the computation, in posterior sds: 0.01 means that computing adds a hundredth of the "
+    "uncertainty that the rows themselves leave."
+)
 
 
 def write_report(
@@ -116,7 +121,7 @@ def render_report(
     name = title or _title(result, effects)
     parts = [
         _header(result, effects, asked, name),
-        _section("answer", "The answer", answer(result, effects, as_pairs(predictions), list(comparisons))),
+        _section("answer", "The answer", _answer(result, effects, predictions, comparisons, asked)),
         _section("certainty", "How sure", certainty(result, effects)),
         _section("cost", "What it cost", cost(result, asked)),
     ]
@@ -132,6 +137,12 @@ def render_report(
     )
     body = element("body", join([parts[0], element("main", join(parts[1:], "\n"))], "\n"))
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _answer(
+    result: Result, effects: Effects, predictions: Any, comparisons: Sequence[Any], settings: dict[str, Any]
+) -> Markup:
+    return answer(result, effects, as_pairs(predictions), list(comparisons), Door.of(result, settings))
 
 
 def _section(name: str, heading: str, content: Markup) -> Markup:
@@ -156,7 +167,7 @@ def _header(result: Result, effects: Effects, settings: dict[str, Any], title: s
         element("h1", title),
         element("p", element("code", formula), class_="formula") if formula else None,
         element("p", _lead(result, effects, settings), class_="lead"),
-        _status(result, settings),
+        _status(result, effects, settings),
         element("nav", *(element("a", text, href=href) for href, text in links), aria_label="Parts of this report"),
     )
 
@@ -176,82 +187,46 @@ def _lead(result: Result, effects: Effects, settings: dict[str, Any]) -> str:
     return f"{what}{size}{given}. {told}".strip()
 
 
-def _status(result: Result, settings: dict[str, Any]) -> Markup:
-    if result.converged:
-        return element(
-            "p", f"✓ Converged: every number met the accuracy asked for{_accuracy(settings)}.", class_="status"
-        )
-    status = str(result.status)
-    return element(
-        "div",
-        element("p", element("strong", "Not converged. "), f"{status[:1].upper()}{status[1:]}."),
-        element("p", _meaning(result)),
+def _status(result: Result, effects: Effects, settings: dict[str, Any]) -> Markup:
+    """What was met and what was not, what that means, and what to do."""
+    top = headline(result, _shown_ends(result, effects), settings)
+    ended, facts = _sentence(top.opening), _sentence(top.facts) if top.facts else ""
+    about = element("p", ABOUT_ACCURACY, class_="soft") if "posterior sd" in top.facts else None
+    if top.is_good:
+        return join([element("p", f"✓ {_sentence(top.line)}", class_="status"), about])
+    meaning = MEANINGS.get(result.status, "" if result.converged else NOT_TO_BE_TRUSTED)
+    if result.status in BUDGETS and not result.levels:
+        meaning = NORMAL_NUMBERS if has_numbers(result) else NO_NUMBERS
+    step = element("p", element("strong", "What to do: "), typed(f"{top.step}.")) if top.step else None
+    content = [
+        element("p", element("strong", ended), f" {facts}" if facts else None),
+        element("p", meaning) if meaning else None,
         elsewhere(result),
-        _met(result, settings),
-        class_="warning",
-        role="note",
-        aria_label="Warning",
-    )
-
-
-def _meaning(result: Result) -> str:
-    if result.levels or result.status not in BUDGETS:
-        return MEANINGS.get(result.status, NOT_TO_BE_TRUSTED)
-    return NORMAL_NUMBERS if has_numbers(result) else NO_NUMBERS
-
-
-def _met(result: Result, settings: dict[str, Any]) -> Markup | None:
-    """Which numbers have the accuracy asked for, and which have not."""
-    if not has_numbers(result):
-        return None
-    estimates = [each for each in result.estimates.values() if each.structure.size]
-    missed = [~(each.flat_error <= each.flat_tolerance) for each in estimates]
-    count, total = sum(int(np.sum(each)) for each in missed), sum(each.size for each in missed)
-    asked = f"the accuracy asked for{_accuracy(settings)}"
-    stated = "" if result.status in KNOWN_ERRORS else "by their stated errors "
-    if not count:
-        alone = ", about that mode alone" if result.modes else ""
-        return element("p", _sentence(f"{stated}{'all' if stated else 'every number'} met {asked}{alone}"))
-    names = [f"{each.name} of {label}" if label != each.name else label for each, label in _labels(estimates, missed)]
-    most = [*names[:MOST_NAMED], *([f"{count - MOST_NAMED:,} more"] if count > MOST_NAMED else [])]
-    which = f": {listed(most)}" if count < total or count <= MOST_NAMED else ""
-    unknown = sum(int(np.sum(~np.isfinite(each.flat_error))) for each in estimates)
-    sentences = [
-        _sentence(f"{count:,} of {counted(total, 'number')} missed {asked}{which}"),
-        _sentence(f"{_whose(unknown, count)} unknown{_why_unknown(result)}") if unknown else "",
-        _sentence(f"{stated}the others met it") if count < total else "",
+        step,
     ]
-    return element("p", " ".join(each for each in sentences if each))
+    # Rough ends are to be known of, but the answer is what was asked for.
+    kind, label = ("notice", "Note") if is_success(result) else ("warning", "Warning")
+    return join([element("div", *content, class_=kind, role="note", aria_label=label), about])
+
+
+def _shown_ends(result: Result, effects: Effects) -> Ends | None:
+    """Those of the page, which were read already."""
+    if not effects.has_quantiles or not effects.all:
+        return None
+    tolerance, asked = end_tolerance(result)
+    ordered = effects.in_order
+    names = [each.term.name for each in ordered]
+    lower, upper = (_as_estimate([getattr(each, end) for each in ordered], end) for end in ("lower", "upper"))
+    allowed = tolerance * end_unit(lower.flat_value, upper.flat_value)
+    lower, upper = (replace(end, flat_tolerance=allowed) for end in (lower, upper))
+    return Ends(names, lower, upper, tolerance, asked)
+
+
+def _as_estimate(numbers: Sequence[Number], name: str) -> Estimate:
+    values, errors = np.array(numbers, np.float64).T
+    nothing = np.zeros(len(values))
+    return Estimate(name, Structure.leaf(values.shape), values, errors, nothing, nothing + np.inf, nothing)
 
 
 def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
-
-
-def _whose(unknown: int, missed: int) -> str:
-    if unknown == missed:
-        return "its error is" if unknown == 1 else "their errors are"
-    return f"of {unknown:,} of them the error is"
-
-
-def _labels(estimates: Sequence[Estimate], missed: Sequence[Any]) -> Iterator[tuple[Estimate, str]]:
-    """The components that missed, by name, as many as are told."""
-    for each, which in zip(estimates, missed, strict=True):
-        labels = component_names(each)
-        yield from ((each, labels[place]) for place in np.flatnonzero(which)[:MOST_NAMED])
-
-
-def _why_unknown(result: Result) -> str:
-    if not result.levels:
-        return ", as no path was run"
-    return ", as too few levels were sampled" if len(result.levels) < 3 else ""
-
-
-def _accuracy(settings: dict[str, Any]) -> str:
-    """What was asked for, in words."""
-    for kind, unit in UNITS.items():
-        sizes = settings.get(kind)
-        if sizes is not None:
-            each = sizes.items() if isinstance(sizes, dict) else [("", sizes)]
-            return ", " + listed([f"{size:g}{unit}{f' for {name}' if name else ''}" for name, size in each])
-    return ""

@@ -143,9 +143,11 @@ def _panel(panel: Panel, canvas: Canvas, top: float) -> tuple[list[Markup], floa
     begin = top + (22 if panel.title else 4)
     many = len(panel.intervals) > 14
     below = begin + (20 if many else 4)
-    rows, end = _rows(panel, canvas, across, scale, below)
+    rows, tops, end = _rows(panel, canvas, across, scale, below)
     end += 4
-    back = _grid(panel, scale, across, below, end)
+    # Where labels stand above the lines, the grid is drawn below them alone: no letter stands on a line.
+    stretches = [(y + 20, y + 37) for y in tops] if canvas.stacked else [(below, end)]
+    back = [part for stretch in stretches for part in _grid(panel, scale, across, *stretch)]
     parts += [*back, *rows, *_tick_texts(scale, canvas, across, end + 16)]
     if many:
         parts += _tick_texts(scale, canvas, across, below - 7)
@@ -204,8 +206,10 @@ def _tick_texts(scale: Scale, canvas: Canvas, across: Callable[[float], float], 
 
 def _rows(
     panel: Panel, canvas: Canvas, across: Callable[[float], float], scale: Scale, top: float
-) -> tuple[list[Markup], float]:
+) -> tuple[list[Markup], list[float], float]:
+    """Their parts, where each of them begins, and where the last ends."""
     parts: list[Markup] = []
+    tops: list[float] = []
     group, y = "", top
     for each in panel.intervals:
         if each.group != group:
@@ -215,8 +219,9 @@ def _rows(
                 y += 26
         indent = 12 if group and not canvas.stacked else 0
         parts += _row(each, canvas, across, scale, y, indent)
+        tops.append(y)
         y += canvas.row
-    return parts, y
+    return parts, tops, y
 
 
 def _row(

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from tallbayes.results.result import Result
+from tallbayes.views.advice import RUN
 from tallbayes.views.report.markup import Markup, Piece, columns_of, counted, element, join, neat, noted, plain, table
 from tallbayes.views.tables import passes, trials
 
 # What stands in other places of the page, or is of no use to a reader.
-SHOWN_ELSEWHERE = ("formula", "family", "format", "command", "versions", "seed", "method")
+SHOWN_ELSEWHERE = ("formula", "family", "format", "command", "versions", "seed", "method", RUN)
 
 
 def cost(result: Result, settings: dict[str, Any]) -> Markup:

@@ -1,25 +1,42 @@
 """Effects: the coefficients of a result as a reader meets them, with one point and two ends each.
 
 The ends are those of the 95% equal-tailed interval. A run that kept no posterior has means and sds alone: its ends are
-those of a normal law, mean -+ 1.96 sd, and that is said wherever they are shown.
+those of a normal law, mean -+ 1.96 sd, and that is said wherever they are shown. The levels of a category stand in the
+order of their effects, all else in that of the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
+from itertools import groupby
+from math import inf, isfinite
 
-from tallbayes.results.coefficients import Coefficient, Number, coefficients, is_ratio, ratio_name
+from tallbayes.results.coefficients import (
+    Coefficient,
+    Number,
+    are_ratios,
+    are_rough,
+    coefficients,
+    end_tolerance,
+    is_slope,
+    ratio_name,
+)
 from tallbayes.results.export import readable as with_readable_posterior
 from tallbayes.results.result import Result
-from tallbayes.views.report.terms import Term, terms_of
+from tallbayes.results.terms import Term, terms_of
+
+# By so many errors an end must be beyond zero, for its interval to leave zero out.
+SURELY = 2.0
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One coefficient; point and ends are on its own scale, of which a ratio is the exponential."""
+    """One coefficient; point and ends are on its own scale, of which a ratio is the exponential.
+
+    `tolerance` is what its ends are held against, in posterior sds, and `place` that among the model's parameters.
+    """
 
     term: Term
     coefficient: Coefficient
@@ -27,6 +44,8 @@ class Effect:
     point: Number
     lower: Number
     upper: Number
+    tolerance: float = inf
+    place: int = 0
 
     @property
     def is_known(self) -> bool:
@@ -34,8 +53,17 @@ class Effect:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.is_known and (self.lower.value > 0 or self.upper.value < 0)
+        """Whether the interval leaves out zero, as far as its ends are known."""
+        if not self.is_known:
+            return False
+        return self.lower.value - SURELY * self.lower.error > 0 or self.upper.value + SURELY * self.upper.error < 0
+
+    @property
+    def is_rough(self) -> tuple[bool, bool, bool]:
+        """Of the point and both ends, whether each errs by more than ends may."""
+        lower, upper = are_rough(self.lower, self.upper, self.tolerance)
+        point, _ = are_rough(self.lower._replace(error=self.point.error), self.upper, self.tolerance)
+        return point, lower, upper
 
     @property
     def clearness(self) -> float:
@@ -46,7 +74,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Effects:
-    """All coefficients of a result, in their order, and what the exponential of one is called, if anything.
+    """All coefficients of a result, and what the exponential of one is called, if anything.
 
     `others` are the quantities that are no mean or sd of theirs.
     """
@@ -58,11 +86,23 @@ class Effects:
     is_regression: bool
 
     @cached_property
+    def in_order(self) -> tuple[Effect, ...]:
+        """In that of the model."""
+        return tuple(sorted(self.all, key=lambda each: each.place))
+
+    @cached_property
     def plotted(self) -> tuple[Effect, ...]:
         """Those whose size is of interest: ratios, or all but intercepts and scales, unless nothing else is there."""
         wanted = [each for each in self.all if each.is_ratio or not self.ratio]
         slopes = [each for each in wanted if not (each.term.is_intercept or each.term.is_extra)]
         return tuple(each for each in slopes or self.all if each.is_known)
+
+    @property
+    def without_ratio(self) -> tuple[Effect, ...]:
+        """Slopes of a family that has ratios which are none by themselves."""
+        if self.ratio is None:
+            return ()
+        return tuple(each for each in self.all if not each.is_ratio and is_slope(each.coefficient.name))
 
     @property
     def shows_ratios(self) -> bool:
@@ -76,14 +116,23 @@ def effects_of(result: Result) -> Effects:
     found = coefficients(kept)
     terms = terms_of(result, [each.name or "parameter" for each in found])
     has_quantiles = kept.posterior is not None
-    pairs = zip(terms, found, strict=True)
-    made = tuple(_effect(term, each, is_ratio(each.name, result), has_quantiles) for term, each in pairs)
-    return Effects(made, ratio_name(result), has_quantiles, others, result.regression is not None)
+    tolerance, _ = end_tolerance(result)
+    parts = zip(terms, found, are_ratios([each.name for each in found], result), strict=True)
+    made = [
+        replace(_effect(*each, has_quantiles), tolerance=tolerance, place=place) for place, each in enumerate(parts)
+    ]
+    return Effects(tuple(_by_effect(made)), ratio_name(result), has_quantiles, others, result.regression is not None)
 
 
-def has_numbers(result: Result) -> bool:
-    """Whether anything was found at all; not so where a run ended before its mode."""
-    return any(isfinite(value) for each in result.estimates.values() for value in each.flat_value)
+def _by_effect(effects: Sequence[Effect]) -> Iterator[Effect]:
+    """Levels of one category by their points, the largest first; those that are not known last."""
+    for (_, is_category), group in groupby(effects, key=lambda each: (each.term.group, each.term.is_category)):
+        some = list(group)
+        yield from sorted(some, key=_height) if is_category else some
+
+
+def _height(each: Effect) -> float:
+    return -each.point.value if isfinite(each.point.value) else inf
 
 
 def readable(result: Result) -> Result:

@@ -15,10 +15,11 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.results.coefficients import NORMAL_END
+from tallbayes.results.coefficients import end_tolerance, end_unit
 from tallbayes.results.result import Result
+from tallbayes.results.verdict import has_numbers
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
-from tallbayes.views.report.effects import Effect, Effects, has_numbers, readable
+from tallbayes.views.report.effects import Effect, Effects, readable
 from tallbayes.views.report.levels import BETA, levels
 from tallbayes.views.report.markup import (
     Markup,
@@ -112,8 +113,7 @@ def _about_ends(result: Result, effects: Effects) -> list[str]:
     if result.posterior is None:
         return ["This run kept no posterior, so it has no quantiles: the ends shown are those of a normal law."]
     ends = result.posterior.interval(0.95)
-    sds = np.array([each.coefficient.sd.value for each in effects.all])
-    unit = np.where(sds > 0, sds, (ends[1].flat_value - ends[0].flat_value) / (2 * NORMAL_END))
+    unit = end_unit(ends[0].flat_value, ends[1].flat_value)
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.stack([end.flat_error for end in ends]) / unit
     known = np.isfinite(errors)
@@ -121,14 +121,17 @@ def _about_ends(result: Result, effects: Effects) -> list[str]:
         return ["The errors of the ends are unknown: that takes three levels at least."]
     side, place = np.unravel_index(np.argmax(np.where(known, errors, -1.0)), errors.shape)
     largest = float(errors[side, place])
-    which = f"the {('lower', 'upper')[side]} one of {effects.all[place].term.short}"
+    which = f"the {('lower', 'upper')[side]} one of {effects.in_order[place].term.short}"
     sentences = [
         "The ends of the 95% intervals are quantiles of the same paths. Their Monte Carlo errors are "
         f"{share(float(np.median(errors[known])))} of a posterior sd in the median, {share(largest)} at most ({which})."
     ]
-    asked = result.settings.get("interval_tolerance")
-    if isinstance(asked, int | float):
-        sentences.append(f"Asked for was {share(asked)}, which is {'met' if largest <= asked else 'not met'}.")
+    tolerance, asked = end_tolerance(result)
+    rough = int(np.sum(~(errors <= tolerance)))
+    if asked:
+        sentences.append(f"Asked for was {share(tolerance)}, which is {'not met' if rough else 'met'}.")
+    elif rough:
+        sentences.append(f"{counted(rough, 'end')} above {share(tolerance)} {'is' if rough == 1 else 'are'} marked ~.")
     if isfinite(ends[0].beta):
         rate = fixed(ends[0].beta, 2)
         sentences.append(f"The variance of their levels falls with {BETA} = {rate} (2 if smooth, 1/2 at a jump).")

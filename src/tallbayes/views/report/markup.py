@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallbayes.views import numbers
+from tallbayes.views.advice import TYPED
 from tallbayes.views.tables import Grid
 
 VOID = ("meta", "link", "br", "hr", "col")
@@ -71,14 +72,27 @@ def in_page(text: str) -> str:
     return text.replace("-", MINUS)
 
 
-def figures(value: float, error: float) -> tuple[str, str]:
+def figures(value: float, error: float, rough: bool = False) -> tuple[str, str]:
     """A value and its error as text, both to the second digit of the error.
 
-    >>> figures(-12345.6, 120.0)
-    ('−12350', '120')
+    >>> figures(-12345.6, 120.0), figures(0.5, 0.2, rough=True)
+    (('−12350', '120'), ('~0.50', '0.20'))
     """
-    shown, beside = numbers.figures(value, error)
+    shown, beside = numbers.figures(value, error, rough)
     return in_page(shown), in_page(beside)
+
+
+def alone(value: float, error: float, width: float = 0.0) -> str:
+    return in_page(numbers.alone(value, error, width))
+
+
+def typed(sentence: str) -> Markup:
+    """With what is to be typed, between backticks, in type of its own.
+
+    >>> typed("see `a < b`")
+    'see <code>a &lt; b</code>'
+    """
+    return Markup(TYPED.sub(r"<code>\1</code>", escape(sentence)))
 
 
 def fixed(value: float, decimals: int) -> str:
@@ -134,9 +148,10 @@ class PageColumn:
     numeric: bool = True
 
 
-def measured(head: Piece, pairs: Sequence[tuple[float, float]]) -> PageColumn:
-    """A column of values with their errors, points below points and errors below errors."""
-    texts = [figures(*pair) for pair in pairs]
+def measured(head: Piece, pairs: Sequence[tuple[float, float]], rough: Sequence[bool] = ()) -> PageColumn:
+    """A column of values with their errors, points below points and errors below errors; rough ones are marked."""
+    marks = rough or [False] * len(pairs)
+    texts = [figures(value, error, mark) for (value, error), mark in zip(pairs, marks, strict=True)]
     values = aligned([value for value, _ in texts])
     width = max((len(error) for _, error in texts), default=0) + 2
     cells = [join([value, _error(error, width)]) for value, (_, error) in zip(values, texts, strict=True)]
@@ -183,9 +198,10 @@ def table(
     groups: Sequence[str] | None = None,
     label: str | None = None,
 ) -> Markup:
-    """A table in a box of its own that scrolls where it is too wide: a row a name, under its group where there are any.
+    """A table in a box of its own: a row a name, under its group where there are any.
 
-    `label` is what the box is called for those who cannot see it.
+    Where it is narrow a row becomes a card, so every cell knows the head of its column; paper and desks that are too
+    narrow for it scroll. `label` is what the box is called for those who cannot see it.
     """
     titles = [element("th", head, scope="col")]
     titles += [element("th", each.head, scope="col", class_="number" if each.numeric else None) for each in columns]
@@ -195,14 +211,30 @@ def table(
         if group and group != before:
             wide = element("th", element("span", group), colspan=len(columns) + 1, scope="rowgroup")
             rows.append(element("tr", wide, class_="group"))
-        cells = [element("td", each.cells[place], class_="number" if each.numeric else None) for each in columns]
+        cells = [
+            element(
+                "td", each.cells[place], class_="number" if each.numeric else None, data_head=_words(each.head or "")
+            )
+            for each in columns
+        ]
         first = element("th", name, scope="row", class_="member" if group else None)
         rows.append(element("tr", first, *cells, class_="alone" if before and not group else None))
     body = element("tbody", join(rows, "\n"))
     inner = element(
-        "table", element("caption", element("span", caption)), element("thead", element("tr", *titles)), body
+        "table",
+        element("caption", element("span", caption)),
+        element("thead", element("tr", *titles)),
+        body,
+        style=f"--abreast:{_abreast(columns)}",
     )
     return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label or _words(caption))
+
+
+def _abreast(columns: Sequence[PageColumn]) -> int:
+    """How many cells stand beside one another in a card: words need room, and four are two by two."""
+    if any(not each.numeric for each in columns) and len(columns) < 4:
+        return 1
+    return min(len(columns), 2 if len(columns) == 4 else 3)
 
 
 def _words(caption: Piece) -> str:

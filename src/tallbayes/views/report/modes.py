@@ -99,7 +99,7 @@ def _places(result: Result, effects: Effects) -> Markup:
     """Laplace's Gaussian and the answer of every mode, for the first parameters."""
     names = _parameters(result, effects)
     found = [_numbers(effects), *(_means_and_sds(mode) for mode in result.modes)]
-    gaussians = [[(each.coefficient.laplace_mean, each.coefficient.laplace_sd) for each in effects.all]]
+    gaussians = [[(each.coefficient.laplace_mean, each.coefficient.laplace_sd) for each in effects.in_order]]
     gaussians += [list(zip(mode.flat_location, mode.flat_sd, strict=True)) for mode in result.modes]
     places = [(mode, place) for mode in range(len(found)) for place in range(len(names))]
     centres = [_at(gaussians[mode], place, UNKNOWN) for mode, place in places]
@@ -125,7 +125,7 @@ def _parameters(result: Result, effects: Effects) -> list[str]:
     """Names of the first."""
     structure = result.modes[0].structure
     if len(effects.all) == structure.size:
-        return [each.term.short for each in effects.all[:MOST_PARAMETERS]]
+        return [each.term.short for each in effects.in_order[:MOST_PARAMETERS]]
     return [label.removeprefix(".") or "parameter" for label in structure.labels("")][:MOST_PARAMETERS]
 
 
@@ -135,7 +135,7 @@ def _means_and_sds(mode: Mode) -> list[tuple[Number, Number]]:
 
 
 def _numbers(effects: Effects) -> list[tuple[Number, Number]]:
-    return [(each.coefficient.mean, each.coefficient.sd) for each in effects.all]
+    return [(each.coefficient.mean, each.coefficient.sd) for each in effects.in_order]
 
 
 def _at(known: Sequence[Any], place: int, otherwise: Any) -> Any:

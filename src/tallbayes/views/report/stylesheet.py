@@ -19,6 +19,8 @@ LIGHT = {
     "good": "#1c6b3c",
     "alarm": "#9c2315",
     "alarm-paper": "#fdf2ef",
+    "notice": "#7a5300",
+    "notice-paper": "#fdf7e6",
 }
 DARK = {
     "paper": "#15171a",
@@ -33,11 +35,14 @@ DARK = {
     "good": "#7fcf9c",
     "alarm": "#ffad9e",
     "alarm-paper": "#2c1a18",
+    "notice": "#e5c07a",
+    "notice-paper": "#29220f",
 }
 # Which letters stand on what, and which marks: the pairs that must differ enough.
 LETTERS = [
     *((text, paper) for text in ("ink", "soft") for paper in ("paper", "shade", "band")),
     *((text, "alarm-paper") for text in ("ink", "alarm", "mark")),
+    *((text, "notice-paper") for text in ("ink", "notice", "mark")),
     ("good", "paper"),
     ("mark", "paper"),
 ]
@@ -77,8 +82,12 @@ main > section:first-child h2 { margin-top: 2rem; }
 .status { font-weight: 600; color: var(--good); }
 .warning { margin: 1.25rem 0; padding: .85rem 1rem; color: var(--ink); background: var(--alarm-paper);
   border: 1px solid var(--alarm); border-left-width: 6px; border-radius: 4px; max-width: 44rem; }
-.warning p { margin: .35rem 0; }
+.notice { margin: 1.25rem 0; padding: .85rem 1rem; color: var(--ink); background: var(--notice-paper);
+  border: 1px solid var(--notice); border-left-width: 6px; border-radius: 4px; max-width: 44rem; }
+.warning p, .notice p { margin: .35rem 0; }
 .warning strong { color: var(--alarm); }
+.notice strong { color: var(--notice); }
+header .soft, .footnote { font-size: .875rem; line-height: 1.45; }
 nav { margin: 1.25rem 0 0; font-size: .925rem; }
 nav a { margin-right: 1.25rem; white-space: nowrap; }
 figure { margin: 1.25rem 0; }
@@ -137,10 +146,19 @@ dl { display: grid; grid-template-columns: minmax(7rem, max-content) minmax(0, 1
 dt { color: var(--soft); }
 dd { margin: 0; }
 @media screen and (max-width: 40rem) {
-  .scroll { scrollbar-width: thin; }
-  tbody th[scope=row], thead th:first-child { position: sticky; left: 0; background: var(--paper); max-width: 9rem;
-    min-width: 5rem; }
-  tbody .group th span { position: sticky; left: 0; }
+  .scroll { overflow-x: visible; }
+  table, caption, tbody, tr, tbody th { display: block; min-width: 0; max-width: none; }
+  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  tbody tr { display: grid; grid-template-columns: repeat(var(--abreast), minmax(0, 1fr)); gap: .1rem .8rem;
+    padding: .45rem 0 .55rem; border-bottom: 1px solid var(--rule); }
+  tbody tr.group { padding: .9rem 0 .3rem; border-bottom: 1.5px solid var(--edge); }
+  tbody th, tbody td, tbody .group th, tbody .alone > * { padding: 0; border: 0; min-width: 0; max-width: none; }
+  tbody th { grid-column: 1 / -1; font-weight: 600; }
+  tbody th.member { padding-left: 0; }
+  td, td.number { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+  td::before { content: attr(data-head); display: block; color: var(--soft); font-size: .75rem; white-space: normal; }
+  td i { display: none; }
+  td .error { display: block; margin: 0; font-size: .75rem; }
   dl { grid-template-columns: minmax(0, 1fr); gap: 0; }
   dd { margin: 0 0 .5rem; }
 }
@@ -150,7 +168,7 @@ dd { margin: 0; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   nav { display: none; }
   h2, h3, summary { break-after: avoid; }
-  figure, .warning { break-inside: avoid; }
+  figure, .warning, .notice { break-inside: avoid; }
   thead { display: table-header-group; }
   tr { break-inside: avoid; }
   table { font-size: 8pt; }

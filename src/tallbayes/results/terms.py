@@ -4,24 +4,31 @@
     late.carrier[T.EV]   the same, for the class late against the first class
     [3], intercept       as they are
 
-All is read off the plain encoding of a formula where there is one, since names alone can be ambiguous.
+All is read off the plain encoding of a formula where there is one, since names alone can be ambiguous. It also says
+which coefficients stand alone: those whose column can change by one while all others stay as they are, and so can the
+dummy of a category, from its reference. No piece of x + I(x**2), poly(x, 2), a spline or a * b can, nor a category
+without a reference: exp of one such coefficient is no ratio between any two rows.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tallbayes.model.catalogue import EXTRAS
 from tallbayes.progress import shorten
-from tallbayes.results.coefficients import INTERCEPTS
 from tallbayes.results.result import Result
 
+INTERCEPTS = ("intercept", "Intercept")
 LONGEST = 44
 CODED = re.compile(r"(?P<factor>.+?)\[T\.(?P<level>.*)\]", re.DOTALL)
 LABELLED = re.compile(r"C\((?P<column>[^(),]+)(,.*)?\)", re.DOTALL)
+# One of the columns that a factor makes: poly(x, 2)[1].
+PLACE = re.compile(r"\[[^\[\]]*\]$")
+WORD = re.compile(r"`[^`]*`|[^\W\d]\w*")
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Term:
     """One coefficient: its full name, its label within its group, and whether it is that of a category.
 
     `head` is the class of the response it belongs to, where there are several, and `base` the class that is against.
+    `is_alone` says whether its column can change by itself; see the head of this file.
     """
 
     name: str
@@ -38,6 +46,7 @@ class Term:
     head: str = ""
     base: str = ""
     is_category: bool = False
+    is_alone: bool = True
 
     @property
     def group(self) -> str:
@@ -80,34 +89,61 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Coded:
-    """What an encoding says: parts by their names, columns, and the classes of the response."""
+    """What an encoding says: parts by their names, columns, those that stand alone, and the classes of the response."""
 
     parts: Mapping[str, _Part]
     columns: frozenset[str]
     classes: tuple[str, ...]
+    alone: frozenset[str] | None = None
 
     @classmethod
     def of(cls, encoding: Any) -> _Coded:
         if encoding is None:
             return cls({}, frozenset(), ())
         coding, parts = encoding["coding"], {}
-        columns = frozenset(coding["names"])
-        for factor, levels in coding["categories"]["items"]:
+        columns = frozenset(coding.get("names", ()))
+        for factor, levels in coding.get("categories", {"items": ()})["items"]:
             missing = [level for level in levels if f"{factor}[T.{level}]" not in columns]
             reference = str(missing[0]) if len(missing) == 1 else ""
             for level in levels:
                 parts[f"{factor}[{level}]"] = _Part(factor, str(level))
                 parts[f"{factor}[T.{level}]"] = _Part(factor, str(level), reference)
-        return cls(parts, columns, tuple(map(str, encoding["classes"] or ())))
+        coded = cls(parts, columns, tuple(map(str, encoding.get("classes") or ())))
+        return replace(coded, alone=coded._standing_alone(frozenset(coding.get("kinds", ())))) if columns else coded
+
+    def _standing_alone(self, variables: frozenset[str]) -> frozenset[str]:
+        """Columns none of whose variables is read by any other, but for the dummies of one category."""
+        made = {column: self._parts_of(column) for column in self.columns}
+        factors = {
+            column: tuple(PLACE.sub("", part.factor) if part.level is None else part.factor for part in parts)
+            for column, parts in made.items()
+        }
+        read = {factor: _variables(factor, variables) for key in set(factors.values()) for factor in key}
+        readers: dict[str, set[tuple[str, ...]]] = {}
+        for key in set(factors.values()):
+            for variable in {each for factor in key for each in read[factor]}:
+                readers.setdefault(variable, set()).add(key)
+        columns = Counter(factors.values())
+        return frozenset(
+            column
+            for column, key in factors.items()
+            if len(key) == 1
+            and all(len(readers[each]) == 1 for each in read[key[0]])
+            and (columns[key] == 1 if made[column][0].level is None else bool(made[column][0].reference))
+        )
+
+    def _parts_of(self, column: str) -> list[_Part]:
+        return [self._part(each) for each in ([column] if column in self.parts else _factors(column))]
 
     def term(self, name: str) -> Term:
         column, head = self._by_class(name)
         base = self.classes[0] if head else ""
         if column in (*EXTRAS, *INTERCEPTS):
             return Term(name, column, head=head, base=base)
-        parts = [self._part(each) for each in ([column] if column in self.parts else _factors(column))]
+        parts = self._parts_of(column)
+        alone = self.alone is None or column in self.alone
         if all(part.level is None for part in parts):
-            return Term(name, column, head=head, base=base)
+            return Term(name, column, head=head, base=base, is_alone=alone)
         return Term(
             name,
             label=" : ".join(part.level for part in parts if part.level is not None),
@@ -116,6 +152,7 @@ class _Coded:
             head=head,
             base=base,
             is_category=all(part.level is not None for part in parts),
+            is_alone=alone,
         )
 
     def _by_class(self, name: str) -> tuple[str, str]:
@@ -143,6 +180,12 @@ def _factors(column: str) -> list[str]:
         else:
             parts[-1] += character
     return parts
+
+
+def _variables(factor: str, known: frozenset[str]) -> set[str]:
+    """Columns of the table that an expression reads; where those are not known, every word of it."""
+    words = {word.strip("`") for word in WORD.findall(factor)}
+    return words & known or words
 
 
 def _shown(factor: str) -> str:
