@@ -62,7 +62,7 @@ def conclude(
         method=describe(method, _problem(run)),
         settings=settings,
         tuning=finished.tuning,
-        notes=(*search[1], *_notes_of_tails(run)),
+        notes=(*search[1], *_notes_of_tails(run), *_notes_of_slow(run)),
         posterior=posterior_of(finished, prepared),
         regression=regression_of(prepared.target),
         random_tail=finished.randomised is not None,
@@ -78,11 +78,24 @@ def _notes_of_tails(run: Run) -> tuple[str, ...]:
     return (f"tails: no end to the variance of {named} out to 32 sds; a median or a quantile has an error of its own",)
 
 
+def _notes_of_slow(run: Run) -> tuple[str, ...]:
+    given_up = run.given_up
+    if not np.any(given_up):
+        return ()
+    labels = run.estimands.labels()
+    names = [label for label, each in zip(labels, given_up, strict=True) if each]
+    named = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return (
+        f"hard: paths do not settle along {named}, as where hardly a row says anything and the prior is wide; "
+        "the errors of all else allow for that",
+    )
+
+
 def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
     """Where the paths ended; with a random tail their weights are not kept."""
     run = finished.run
-    whole = bool(run.levels) and run.contraction is not None and all(level.points for level in run.levels)
-    if finished.randomised is not None or not whole:
+    whole = bool(run.levels) and all(level.points for level in run.levels)
+    if finished.randomised is not None or not whole or run.contraction is None:
         return None
     plan, ladder = _problem(run).plan, run.problem.ladder
     steps = [plan.dynamics.coefficients(ladder.step(l)) for l in range(len(run.levels))]
@@ -95,7 +108,7 @@ def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
         spreads=tuple(float(spread) for spread in spreads),
         whitened=plan.dynamics.whitened,
         laplace=plan.laplace,
-        rungs=Rungs(run.rho, plan.coupling.variance_rate, run.costs),
+        rungs=Rungs(run.rho, plan.coupling.variance_rate, run.costs, run.contraction.slow, run.contraction.left),
         seed=run.problem.seed,
         live=(prepared.target, prepared.table.units),
         probe=prepared.probe,

@@ -64,15 +64,18 @@ def run_patiently(run: Run, patience: float) -> tuple[Status | None, Assessment]
     final = assess(run)
     if status in OUT_OF_BUDGET and _met(run, final):
         status = Status.converged
-    return without_variance(run, status, final)
+    return without_error(run, status, final)
 
 
-def without_variance(run: Run, status: Status | None, final: Assessment) -> tuple[Status | None, Assessment]:
-    """The same, but that nothing is claimed of components that may have no variance."""
-    if run.tails is None or not np.any(run.tails.endless):
+def without_error(run: Run, status: Status | None, final: Assessment) -> tuple[Status | None, Assessment]:
+    """The same, but that nothing is claimed of components that may have no variance, or that are given up."""
+    endless = run.tails.endless if run.tails is not None else np.zeros(len(final.tolerance), bool)
+    given_up = run.given_up
+    if not np.any(endless | given_up):
         return status, final
-    unknown = np.where(run.tails.endless, np.inf, final.standard_error)
-    return (Status.infinite_variance if status is Status.converged else status), replace(final, standard_error=unknown)
+    if status is Status.converged:
+        status = Status.infinite_variance if np.any(endless & ~given_up) else Status.converged_in_part
+    return status, replace(final, standard_error=np.where(endless | given_up, np.inf, final.standard_error))
 
 
 def _rounds(run: Run, dispatcher: Dispatcher, patience: float) -> Status | None:

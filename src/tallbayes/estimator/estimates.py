@@ -18,6 +18,10 @@ class Status(Enum):
     """Why a run ended; the value is the message."""
 
     converged = "converged: every quantity met its tolerance"
+    converged_in_part = (
+        "converged in part: along a few parameters paths do not settle, and their errors are unknown; all else met its "
+        "tolerance"
+    )
     max_evaluations = "stopped at max_evaluations before the tolerance was met"
     max_seconds = "stopped at max_seconds before the tolerance was met"
     max_levels = "stopped at max_levels: the remaining bias is still too large"

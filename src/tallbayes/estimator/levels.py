@@ -125,7 +125,8 @@ class Levels(Protocol):
         ...
 
     def contract(self, block: int, spread: float = 1.0) -> Floats:
-        """Squared distances (32, 4) of pairs at times 0, dT, 2 dT, 3 dT with the first step size."""
+        """Squared distances (32, 4) of pairs at times 0, dT, 2 dT, 3 dT with the first step size; beside them, where
+        they are known, those of every parameter at each of these times, (32, 4 + 4 d)."""
         ...
 
     def with_choice(self, ladder: Ladder, batch_size: int) -> Levels:

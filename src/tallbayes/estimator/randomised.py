@@ -25,7 +25,7 @@ from tallbayes.estimator.adaptive import (
     heavy_draws,
     tell,
     whole_blocks,
-    without_variance,
+    without_error,
 )
 from tallbayes.estimator.allocation import TRUSTED_SAMPLES, degrees_of_freedom, floored_variance, optimal_samples
 from tallbayes.estimator.estimands import Estimands, Summary, summarise
@@ -198,7 +198,7 @@ def run_randomised(this: RandomisedRun) -> tuple[Status, Assessment]:
         status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
     if status is None or not run.levels:
         raise OutOfTime
-    status, final = without_variance(run, status, assess_randomised(this))
+    status, final = without_error(run, status, assess_randomised(this))
     assert status is not None
     return status, final
 

@@ -8,13 +8,15 @@ Fits use levels l >= 1: level 0 is not a difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tallbayes.moments import Floats, Moments
 
 FARTHEST = 1e4
+# A parameter is slow where it contracts by no more than twice what is enough; more than a tenth are no few.
+SLOW, MOST_SLOW = 2.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,35 @@ def consistency_freedom(below: Moments, above: Moments) -> Floats:
     return np.where(spread > 0, 2 * sum(parts) ** 2 / np.where(spread > 0, spread, 1.0), 1e9)
 
 
-@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def contraction_of(squares: Floats, interval: float) -> Contraction:
+    """Of all parameters together."""
+    return _contraction(squares[:, :4], interval)
+
+
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
+def contraction_but_for_few(squares: Floats, interval: float, enough: float) -> Contraction | None:
+    """Of all parameters but a few that do not contract; None where these are many, or the others do not either.
+
+    Each counts in units of how far apart pairs began. What is left of the others' distances at 3 dT bounds what paths
+    that have settled nowhere along the few can do to them.
+    """
+    by_parameter = squares[:, 4:].reshape(len(squares), 4, -1)
+    if not by_parameter.size or not np.all(np.isfinite(by_parameter)):
+        return None
+    mean = by_parameter.mean(axis=0)
+    slow = ~(np.sqrt(mean[2] / mean[1]) <= SLOW * enough)
+    if not np.any(slow) or slow.sum() > max(1, MOST_SLOW * len(slow)):
+        return None
+    relative = by_parameter[:, :, ~slow] / mean[0, ~slow]
+    rest = _contraction(relative.sum(axis=2), interval)
+    if not rest.upper <= enough:
+        return None
+    left = float(np.sqrt(2 * relative[:, 3].mean(axis=0).max()))
+    return replace(rest, slow=tuple(np.flatnonzero(slow).tolist()), left=left)
+
+
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
+def _contraction(squares: Floats, interval: float) -> Contraction:
     """Root of the ratio of mean squared distances between dT and 2 dT, with its upper 97.5% end."""
     before, after = squares[:, 1], squares[:, 2]
     if not np.all(np.isfinite(squares)) or np.any(squares.max(axis=1) > FARTHEST**2):
@@ -104,8 +133,14 @@ def contraction_of(squares: Floats, interval: float) -> Contraction:
 
 @dataclass(frozen=True)
 class Contraction:
-    """How much closer two paths on common noise come during dT: measured, and its upper 97.5% end."""
+    """How much closer two paths on common noise come during dT: measured, and its upper 97.5% end.
+
+    Where a few parameters are `slow` it is that of the others, and `left` how far apart these still are after 3 dT, in
+    sds, when paths began a few sds apart along all.
+    """
 
     factor: float
     upper: float
     rate: float
+    slow: tuple[int, ...] = ()
+    left: float = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -141,6 +141,8 @@ class Run:
     speculative: int = 0
     dispatch: Callable[..., Dispatcher] = Dispatcher
     weak_order: float = WEAK_ORDER
+    # Which components hang on any of some parameters.
+    touched: Callable[[tuple[int, ...]], np.ndarray] | None = None
     # Not copied: another run has another problem, executor or number of samples.
     dispatcher: Dispatcher | None = field(default=None, init=False, repr=False)
 
@@ -158,11 +160,26 @@ class Run:
         assert self.contraction is not None
         return max(2.0**-self.weak_order, self.contraction.upper)
 
+    @property
+    def given_up(self) -> np.ndarray:
+        """Components of parameters along which paths do not settle: nothing is asked of them, and nothing claimed."""
+        slow = () if self.contraction is None else self.contraction.slow
+        if not slow or self.touched is None:
+            return np.full(len(self.estimands.labels()), bool(slow))
+        return self.touched(slow)
+
 
 @np.errstate(invalid="ignore", over="ignore")
 def assess(run: Run) -> Assessment:
-    """Values and errors of all components from the samples so far; not a number where paths diverged."""
+    """Values and errors of all components from the samples so far; not a number where paths diverged.
+
+    Of what is given up the errors are 0 here, so that nothing is sampled for it; see `without_error`.
+    """
     summary = summarise(run.estimands, [level.delta for level in run.levels], run.laplace)
+    given_up = run.given_up
+    if np.any(given_up):
+        kept = {name: np.where(given_up, 0.0, getattr(summary, name)) for name in ("mean", "variance", "laplace_error")}
+        summary = replace(summary, **kept, kurtosis=np.where(given_up, 3.0, summary.kurtosis))
     samples = run.samples
     rate = run.problem.variance_rate
     variance = summary.variance.copy()
@@ -170,14 +187,17 @@ def assess(run: Run) -> Assessment:
     least = None if run.tails is None else variance_floor(run.tails, run.problem)
     variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES, least)
     rho = run.rho if len(run.levels) >= 3 else np.inf
+    if np.any(given_up):
+        variance[:, given_up] = 0.0
     errors = sum_errors(summary.mean, variance, samples, rho, summary.laplace_error)
+    left = 0.0 if run.contraction is None else run.contraction.left
     return Assessment(
         summary=summary,
         variance=variance,
         tolerance=run.tolerances(summary),
         standard_error=errors.standard_error,
         freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
-        bias_bound=errors.bias_bound,
+        bias_bound=errors.bias_bound + np.where(given_up, 0.0, left * summary.scale),
     )
 
 
@@ -207,7 +227,8 @@ def consistent(run: Run) -> bool:
     apart = run.estimands.observed(fine - np.stack([level.coarse.mean for level in run.levels[1:]]))
     now = assess(run)
     unit = run.estimands.in_observables(now.tolerance, now.summary.scale)
-    return bool(np.all((np.abs(scores) <= allowed) | (np.abs(apart) <= NEGLIGIBLE * unit)))
+    agree = (np.abs(scores) <= allowed) | (np.abs(apart) <= NEGLIGIBLE * unit)
+    return bool(np.all(agree | run.given_up))
 
 
 def trouble(run: Run) -> Status | None:

@@ -26,7 +26,7 @@ from tallbayes.estimator.decisions import Trial, Tuning
 from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, summarise
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels, sample_contraction, sample_level
-from tallbayes.estimator.rates import Contraction, contraction_of
+from tallbayes.estimator.rates import Contraction, contraction_but_for_few, contraction_of
 from tallbayes.estimator.tails import Tails
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.watch import begin, passed
@@ -46,6 +46,8 @@ WINDOWS = (0, 4, 16)
 HOPED_MEMORY = 0.5
 SPREAD = 3.0
 RARE = 0.005
+# Where so many pairs leave the same few parameters behind, smaller steps and larger batches are no cure.
+REFUSED_PAIRS = 4
 WORTHWHILE = 0.75
 
 
@@ -72,12 +74,14 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class Pilots:
-    """A trial with what its two levels showed."""
+    """A trial with what its two levels showed; `partial` is how all parameters but a few contract, where these do
+    not."""
 
     trial: Trial
     variance: Floats
     mean: Floats
     share: Floats
+    partial: Contraction | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +156,15 @@ class Search:
                 here = self._proposed()
             best = _best(self.seen, self.refused)
             begin(TUNING, "how fast paths forget their start")
-            problem, contraction, measured = _lengthen(tuner, best.trial, self.time, self.spent)
+            problem, contraction, few, measured = _lengthen(tuner, best.trial, self.time, self.spent)
             self.measured += measured
+            best = replace(best, partial=few)
             if contracts(contraction) or choices.times_are_given or not np.isfinite(best.trial.price):
                 break
             self.refused.add(_pair(best))
+            if best.partial is not None and len(self.refused) >= REFUSED_PAIRS:
+                contraction = best.partial
+                break
             here = self._proposed()
             if here is None and all(_pair(pilots) in self.refused for pilots in self.seen):
                 break
@@ -330,7 +338,9 @@ def _escalated(tuner: Tuner, seen: Sequence[Pilots], refused: set[tuple[float, i
     return None if pair in tried else pair
 
 
-def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Levels, Contraction, int]:
+def _lengthen(
+    tuner: Tuner, trial: Trial, time: float, before: int
+) -> tuple[Levels, Contraction, Contraction | None, int]:
     """Pairs of paths started apart, over longer and longer times until they forget enough a level."""
     spent = 0
     while True:
@@ -349,7 +359,8 @@ def _lengthen(tuner: Tuner, trial: Trial, time: float, before: int) -> tuple[Lev
             or longer > LONGEST_TIME
             or not tuner.affords(before + spent + further)
         ):
-            return problem, contraction, spent
+            few = None if enough else contraction_but_for_few(squares, interval, np.exp(-LEAST_RELAXATIONS))
+            return problem, contraction, few, spent
         time = max(longer, 1.25 * interval)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import Context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
 from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
+from tallbayes.setup.quantities import touched_by
 from tallbayes.setup.tail_variances import tails_of
 from tallbayes.watch import aside, begin
 from tallbayes.workers.executors import Executor
@@ -175,6 +177,7 @@ def with_gaussian(run: Run, prepared: Prepared, notes: Notes) -> None:
     target, anchor, units, estimands = prepared.target, prepared.anchor, prepared.table.units, run.estimands
     level = aside(laplace_level, target, estimands.observables, anchor, estimands.jump, run.problem.seed, units)
     notes.laplace = run.laplace = level
+    run.touched = partial(touched_by, target, estimands, anchor.mode, units)
     if prepared.probe is not None:
         run.tails = aside(tails_of, target, estimands, anchor, units, prepared.probe)
 

@@ -75,20 +75,20 @@ class Posterior:
         integrand = self._integrand(self.parameters.function(what), name)
         samples = expectations.level_samples(integrand, self)
         if not self.laplace:
-            return combine(name, integrand.structure, samples, self.rungs)
+            return combine(name, integrand.structure, samples, self.rungs.along(None))
         level = expectations.laplace_of(integrand, self)
         rest: dict[str, Any] = {"jump": level.jump, "rate": _rate(level.jump)}
         if self.probed is not None:
             rest["least"] = self.probed.least(
                 *(each.mean(axis=1) for each in expectations.probe_values(integrand, self))
             )
-        found = combine(name, integrand.structure, samples, self.rungs, **rest)
+        found = combine(name, integrand.structure, samples, self.rungs.along(None), **rest)
         allowed = expectations.LAPLACE_SHARE * found.flat_standard_error**2
         with np.errstate(divide="ignore", invalid="ignore"):
             draws = np.nan_to_num(level.variance / allowed, posinf=expectations.MOST_DRAWS).max()
         level = level.extended(min(draws, expectations.MOST_DRAWS))
         variance = level.variance / max(level.draws, 1) + (ROUNDING * level.mean) ** 2
-        return combine(name, integrand.structure, samples, self.rungs, level.mean, variance, **rest)
+        return combine(name, integrand.structure, samples, self.rungs.along(None), level.mean, variance, **rest)
 
     def quantile(
         self, p: float | Sequence[float], what: What = None, name: str = "quantile", first: int | None = None
@@ -150,24 +150,29 @@ class Posterior:
         parts = [each @ signs[:, None] for each in samples]
         if not self.laplace:
             parts[0] = parts[0] + start
-            return _within_bounds(combine(name, NUMBER, parts, self.rungs, rate=INDICATOR_RATE))
+            return _within_bounds(combine(name, NUMBER, parts, self.rungs.along(line.direction), rate=INDICATOR_RATE))
         base = start + base @ signs[:, None]
         least = projection.least(line.where(edges), weights=signs)
-        return _within_bounds(combine(name, NUMBER, parts, self.rungs, base, rate=INDICATOR_RATE, least=least))
+        return _within_bounds(
+            combine(name, NUMBER, parts, self.rungs.along(line.direction), base, rate=INDICATOR_RATE, least=least)
+        )
 
     def line_quantiles(self, line: ReportedLine, p: Floats, name: str = "quantile") -> Estimate:
         """Of a line, one for every p."""
         structure, projection = Structure.leaf((len(p),)), self._projection(line)
-        return on_line(line, quantiles(projection, p if line.increasing else 1 - p, self.rungs, name, structure))
+        rungs = self.rungs.along(line.direction)
+        found = quantiles(projection, p if line.increasing else 1 - p, rungs, name, structure)
+        found = replace(found, flat_bias_bound=found.flat_bias_bound + rungs.left * projection.sd)
+        return on_line(line, found)
 
     def line_moments(self, line: ReportedLine) -> tuple[Estimate, Estimate]:
         """Mean and sd of a straight line."""
         projection = self._projection(line)
         firsts, seconds = projection.moments()
-        mean = combine("mean", NUMBER, firsts, self.rungs)
+        mean = combine("mean", NUMBER, firsts, self.rungs.along(line.direction))
         total = float(mean.flat_value[0])
         linear = [second - 2 * total * first for first, second in zip(firsts, seconds, strict=True)]
-        square = combine("sd", NUMBER, linear, self.rungs)
+        square = combine("sd", NUMBER, linear, self.rungs.along(line.direction))
         start = projection.sd**2 if self.laplace else 0.0
         variance = start + float(square.flat_value[0]) + total**2
         sd = np.sqrt(max(variance, (0.01 * projection.sd) ** 2))
@@ -186,7 +191,9 @@ class Posterior:
             raise InputError(explain("a number that is linear in the parameters", f"{what!r}", hint))
         x = line.where(grid.ravel())
         inside = np.isfinite(x)
-        found = densities(self._projection(line), np.where(inside, x, 0.0), self.rungs, name, structure)
+        found = densities(
+            self._projection(line), np.where(inside, x, 0.0), self.rungs.along(line.direction), name, structure
+        )
         with np.errstate(divide="ignore", over="ignore"):
             jacobian = np.where(inside, 1 / np.abs(line.slope(np.where(inside, x, 0.0))), 0.0)
         return scaled(found, jacobian)
@@ -309,7 +316,7 @@ class Posterior:
             for place in range(len(some)):
                 parts = base[:, place], [level[..., place] for level in levels]
                 least = None if probed is None else partial(self._least_below, [each[..., place] for each in probed])
-                yield signed_quantiles(*parts, p, self.rungs, name, Structure.leaf((len(p),)), least)
+                yield signed_quantiles(*parts, p, self.rungs.along(None), name, Structure.leaf((len(p),)), least)
 
     def _least_below(self, values: Sequence[Floats], edges: Floats) -> Least:
         assert self.probed is not None

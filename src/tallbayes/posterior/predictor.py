@@ -224,7 +224,7 @@ class Predictor:
             sums = _block(self.kind, posterior.laplace, rows, self._rule, self.levels)
             sums = jax.tree.map(lambda part: np.asarray(part, np.float64)[..., :count], sums)
         counts = np.array([each.shape[1] for each in self.levels], float)
-        return conclude(sums, counts, posterior.rungs, posterior.laplace)
+        return conclude(sums, counts, posterior.rungs.along(None), posterior.laplace)
 
     @cached_property
     def _rule(self) -> LaplaceRule:

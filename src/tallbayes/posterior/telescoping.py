@@ -33,11 +33,23 @@ from tallbayes.structure import Structure
 @dataclass(frozen=True, eq=False)
 class Rungs:
     """What the errors need to know of the ladder: the factor by which level means fall, the rate at which variances
-    do for a smooth quantity, and the row gradients of one sample, by level."""
+    do for a smooth quantity, and the row gradients of one sample, by level.
+
+    Along the `slow` places of theta paths do not settle: what hangs on them has no bound. All else is within `left` sds
+    of what it would be otherwise.
+    """
 
     rho: float
     variance_rate: float
     costs: Floats
+    slow: tuple[int, ...] = ()
+    left: float = 0.0
+
+    def along(self, direction: Floats | None) -> Rungs:
+        """For a number that moves along a direction of theta; None may be any."""
+        if not self.slow or (direction is not None and not np.any(direction[list(self.slow)])):
+            return self
+        return replace(self, rho=np.inf)
 
 
 def differences(readings: Any, alone: bool, stops: int = 1, sides: int = 2) -> Any:

@@ -355,7 +355,8 @@ def _path_end(
 def sample_pair(
     plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: jax.Array, key: jax.Array
 ) -> jax.Array:
-    """Squared whitened distances of two paths on common noise and batches, at 0, 1, 2 and 3 strides.
+    """Squared whitened distances of two paths on common noise and batches, at 0, 1, 2 and 3 strides, and then the same
+    of every parameter at each of these times, where there is a dense Hessian.
 
     The two start independently from Laplace's approximation, `spread` times as wide.
     """
@@ -372,7 +373,9 @@ def sample_pair(
         return jax.vmap(lambda state: step(coefficients, state, draws.noise[0], batch).state)(states)
 
     def apart(states: jax.Array) -> jax.Array:
-        return inputs.centre.square_length(displacement_of(plan, inputs, states[0] - states[1]))
+        move = displacement_of(plan, inputs, states[0] - states[1])
+        whole = inputs.centre.square_length(move)[None]
+        return whole if inputs.centre.whitening.ndim == 1 else jnp.concatenate([whole, move**2])
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
         here = jax.random.fold_in(run_key, number)
@@ -380,4 +383,5 @@ def sample_pair(
         return states, apart(states)
 
     _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))
-    return jnp.concatenate([apart(starts)[None], distances])
+    found = jnp.concatenate([apart(starts)[None], distances])
+    return jnp.concatenate([found[:, 0], found[:, 1:].ravel()])

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
@@ -34,6 +35,22 @@ def make_estimands(
         with jax.enable_x64(True):
             mode = np.asarray(_reported(target, anchor.mode, units))
     return Estimands(quantities, observables, mode, scale, jump)
+
+
+def touched_by(target: Target, estimands: Estimands, mode: Floats, units: Any, slow: tuple[int, ...]) -> np.ndarray:
+    """Which components hang on any of these places of theta: means and sds by the report's slope, functions all."""
+    touched = np.zeros(len(estimands.labels()), bool)
+    if not slow:
+        return touched
+    moves = np.eye(target.dimension)[list(slow)]
+    with jax.enable_x64(True):
+        slopes = jax.vmap(lambda move: target.moved(jnp.asarray(mode), move, units))(jnp.asarray(moves))
+    reported, start = np.any(np.asarray(slopes) != 0, axis=0), 0
+    for quantity in estimands.quantities:
+        size = quantity.structure.size
+        touched[start : start + size] = reported if quantity.kind in ("mean", "sd") else True
+        start += size
+    return touched
 
 
 @partial(jax.jit, static_argnums=0)

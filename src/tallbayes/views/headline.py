@@ -108,6 +108,8 @@ def _opening(result: Result, verdict: Verdict) -> str:
         return (
             f"{len(result.modes) + 1 if result.modes else 'several'} modes, and these numbers are of the heaviest alone"
         )
+    if status is Status.converged_in_part:
+        return "converged in part"
     if not result.converged:
         return f"not converged, {ended}"
     if not verdict.met:

@@ -67,6 +67,8 @@ MEANINGS = {
     Status.heavy_tails: "A few paths make up most of the error, so the error itself may be far off. Take the numbers "
     "that missed as rough. The expectation of a ratio, such as a / b, may not exist at all; a median or a quantile "
     "always does.",
+    Status.converged_in_part: "Along the parameters that are named rows and prior leave so much open that paths do not "
+    "settle. Their numbers are guesses; all others have errors of their own, which allow for it.",
     Status.infinite_variance: "The expectation of that quantity may not exist, and the number shown for it is no more "
     "than a guess.",
     Status.no_mode: "There are no numbers: the search for the mode, from which all paths start, had no end. That is "
@@ -76,7 +78,14 @@ MEANINGS = {
     "on this page describe the heaviest of them, and are no averages over all.",
 }
 # Where errors may be larger than was asked for, but are what they say.
-KNOWN_ERRORS = (Status.converged, Status.max_levels, Status.slow_decay, Status.second_mode, *BUDGETS)
+KNOWN_ERRORS = (
+    Status.converged,
+    Status.converged_in_part,
+    Status.max_levels,
+    Status.slow_decay,
+    Status.second_mode,
+    *BUDGETS,
+)
 ABOUT_ACCURACY = (
     "Accuracy is that of the computation, in posterior sds: 0.01 means that computing adds a hundredth of the "
     "uncertainty that the rows themselves leave."
