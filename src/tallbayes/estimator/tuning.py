@@ -74,14 +74,12 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class Pilots:
-    """A trial with what its two levels showed; `partial` is how all parameters but a few contract, where these do
-    not."""
+    """A trial with what its two levels showed."""
 
     trial: Trial
     variance: Floats
     mean: Floats
     share: Floats
-    partial: Contraction | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +135,8 @@ class Search:
     refused: set[tuple[float, int]] = field(default_factory=set)
     measured: int = 0
     everything: list[Pilots] = field(default_factory=list)
+    # The cheapest pair on which all parameters but a few contract, and how.
+    partial: tuple[Pilots, Levels, Contraction] | None = None
 
     def __post_init__(self) -> None:
         self.everything += self.seen
@@ -156,14 +156,15 @@ class Search:
                 here = self._proposed()
             best = _best(self.seen, self.refused)
             begin(TUNING, "how fast paths forget their start")
-            problem, contraction, few, measured = _lengthen(tuner, best.trial, self.time, self.spent)
+            problem, contraction, partial, measured = _lengthen(tuner, best.trial, self.time, self.spent)
             self.measured += measured
-            best = replace(best, partial=few)
+            if partial is not None and (self.partial is None or best.trial.price < self.partial[0].trial.price):
+                self.partial = best, *partial
             if contracts(contraction) or choices.times_are_given or not np.isfinite(best.trial.price):
                 break
             self.refused.add(_pair(best))
-            if best.partial is not None and len(self.refused) >= REFUSED_PAIRS:
-                contraction = best.partial
+            if self.partial is not None and len(self.refused) >= REFUSED_PAIRS:
+                best, problem, contraction = self.partial
                 break
             here = self._proposed()
             if here is None and all(_pair(pilots) in self.refused for pilots in self.seen):
@@ -340,9 +341,10 @@ def _escalated(tuner: Tuner, seen: Sequence[Pilots], refused: set[tuple[float, i
 
 def _lengthen(
     tuner: Tuner, trial: Trial, time: float, before: int
-) -> tuple[Levels, Contraction, Contraction | None, int]:
-    """Pairs of paths started apart, over longer and longer times until they forget enough a level."""
-    spent = 0
+) -> tuple[Levels, Contraction, tuple[Levels, Contraction] | None, int]:
+    """Pairs of paths started apart, over longer and longer times until they forget enough a level; and the first time
+    at which all parameters but a few do so."""
+    spent, partial = 0, None
     while True:
         problem = _configured(tuner, trial.first_step, trial.batch_size, time, trial.window)
         tasks = ((problem, block, SPREAD) for block in range(PILOT_BLOCKS))
@@ -351,6 +353,8 @@ def _lengthen(
         interval = problem.ladder.added_steps * problem.ladder.first_step
         contraction = contraction_of(squares, interval)
         enough = contracts(contraction)
+        few = None if enough or partial else contraction_but_for_few(squares, interval, np.exp(-LEAST_RELAXATIONS))
+        partial = partial if few is None else (problem, few)
         longer = RELAXATIONS / contraction.rate if contraction.rate > 0 else np.inf
         further = len(squares) * problem.contraction_evaluations() * longer / interval
         if (
@@ -359,8 +363,7 @@ def _lengthen(
             or longer > LONGEST_TIME
             or not tuner.affords(before + spent + further)
         ):
-            few = None if enough else contraction_but_for_few(squares, interval, np.exp(-LEAST_RELAXATIONS))
-            return problem, contraction, few, spent
+            return problem, contraction, None if enough else partial, spent
         time = max(longer, 1.25 * interval)
 
 
