@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,7 @@ def fit_actions() -> list[Any]:
 
 LOADED = """
 import sys
+import tomllib
 from tallbayes.commands.cli import main
 try:
     code = main(sys.argv[1:])
@@ -249,6 +251,12 @@ def test_help_answers_without_jax_or_numpy(command: list[str]) -> None:
     output, modules = loaded(*command)
     assert output.startswith("usage: tallbayes")
     assert modules == []
+
+
+def test_the_version_has_one_home_and_is_told_without_jax_or_numpy() -> None:
+    written = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["version"]
+    assert loaded("--version") == (f"tallbayes {written}\n", [])
+    assert tb.__version__ == written
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--full"]], ids=str)
