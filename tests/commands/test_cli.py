@@ -210,7 +210,7 @@ def test_numbers_of_any_size_are_given_to_the_second_digit_of_their_error(fitted
 
 def test_the_help_names_every_family() -> None:
     (action,) = (action for action in fit_actions() if action.dest == "family")
-    assert action.help == f"{', '.join(families.FAMILIES)}; default {action.default}"
+    assert action.help == f"{', '.join(families.FAMILIES)}; default {action.default}; names of R and brms too"
 
 
 def test_messages_speak_of_options() -> None:

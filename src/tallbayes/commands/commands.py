@@ -43,7 +43,6 @@ from tallbayes.watch import watching
 
 STOPPED_EARLY = 3
 ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
-DEFAULT_TOLERANCE = 0.01
 MODEL = ("prior_scale", "intercept_scale", "missing", "weights", "offset")
 FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
 BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
@@ -220,9 +219,6 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
         from tallbayes.methods.randomised import Randomised
 
     given = vars(options)
-    accuracy = {kind: given[kind] for kind in ACCURACIES}
-    if all(size is None for size in accuracy.values()):
-        accuracy["tolerance"] = DEFAULT_TOLERANCE
     with _workers(options.dask) as executor:
         return fit_formula(
             options.formula,
@@ -234,8 +230,7 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
             progress=display,
             ledger=ledger,
             executor=executor,
-            **accuracy,
-            **{name: given[name] for name in (*MODEL, *BUDGETS)},
+            **{name: given[name] for name in (*ACCURACIES, *MODEL, *BUDGETS)},
         )
 
 

@@ -23,7 +23,7 @@ from tallbayes.estimator.run import budget_within
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.units import in_own_units
-from tallbayes.model.catalogue import CATALOGUE, Family
+from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.model import Model
 from tallbayes.progress import reporter, teller
@@ -36,9 +36,10 @@ OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
 
 def fit(
     formula: str,
-    table: Any,
+    data: Any = None,
     family: str | Callable[..., Model] = "logistic",
     *,
+    table: Any = None,
     tolerance: Any = None,
     relative_tolerance: Any = None,
     absolute_tolerance: Any = None,
@@ -54,12 +55,12 @@ def fit(
 ) -> Result:
     """Posterior means and sds of a regression that a formula describes, named, and in the units of the table.
 
-    `table` is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow table or a dict of arrays; or what
-    `tb.ingest` made, or its path, and then nothing of the size of the table is held in memory. Priors are
-    N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0, intercept_scale^2).
-    With `standardise` they are stated for standardised columns, that is per standard deviation of a column, the
-    intercept being that at the columns' means; for "linear" and "student_t" also in standard deviations of the
-    response. Without, for columns and response as they are. Reported is always the raw scale. `family_options` go
+    `data` (or `table`, another name for it) is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow
+    table or a dict of arrays; or what `tb.ingest` made, or its path, and then nothing of the size of the table is held
+    in memory. Priors are N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0,
+    intercept_scale^2). With `standardise` they are stated for standardised columns, that is per standard deviation of a
+    column, the intercept being that at the columns' means; for "linear" and "student_t" also in standard deviations of
+    the response. Without, for columns and response as they are. Reported is always the raw scale. `family_options` go
     to the family ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
     `quantities` are functions of the reported dict.
 
@@ -70,6 +71,7 @@ def fit(
     >>> list(result["mean"].value)
     ['Intercept', 'hour']
     """
+    table = _one_table(data, table)
     known, make = _find_family(family)
     chosen = dict(family_options or {})
     _require_known("family_options", chosen, make, OWN_OPTIONS)
@@ -104,9 +106,17 @@ def fit(
             **accuracy,
             **options,
         )
-    notes = (_prior_note(design, scales, intercept_scale, standardise), *design.notes)
+    notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, standardise), *design.notes)
     column = None if offset is None else offset if isinstance(offset, str) else ""
     return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
+
+
+def _one_table(data: Any, table: Any) -> Any:
+    if (data is None) == (table is None):
+        got = "neither" if data is None else "both"
+        hint = 'tb.fit("late ~ hour", data=flights), where flights is a path, a frame or a dict of columns'
+        raise InputError(explain("a table, as data= or as table=", got, hint))
+    return table if data is None else data
 
 
 def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design:
@@ -173,12 +183,21 @@ def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[...,
 
 
 def _find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
+    known = ALIASES.get(family, family) if isinstance(family, str) else family
     for name, make in FAMILIES.items():
-        if family == name or family is make:
+        if known == name or family is make:
             return CATALOGUE[name], make
     names = f"one of {', '.join(FAMILIES)}"
-    hint = suggestion(family, tuple(FAMILIES), names) if isinstance(family, str) else names
+    hint = suggestion(family, (*FAMILIES, *ALIASES), names) if isinstance(family, str) else names
     raise InputError(explain("the name of a family", repr(family), hint))
+
+
+def _family_notes(family: Any) -> tuple[str, ...]:
+    """What is meant by another package's name of a family."""
+    if not isinstance(family, str) or family not in ALIASES:
+        return ()
+    trials = f", whose rows are single trials; {TRIALS}" if family == "binomial" else ""
+    return (f"family: {family} is {ALIASES[family]} here{trials}",)
 
 
 def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:
