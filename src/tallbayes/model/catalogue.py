@@ -78,6 +78,7 @@ ALIASES = {
     "gaussian": "linear",
     "negativebinomial": "negative_binomial",
     "negbinomial": "negative_binomial",
+    "nbinom": "negative_binomial",
     "normal": "linear",
     "student": "student_t",
     "t": "student_t",

@@ -156,7 +156,10 @@ def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) ->
     encoding = _encoding(result)
     if result.regression is not None and result.regression.heads > 1:
         raise InputError(explain("two classes", "several", "result.predict of the two rows"))
-    x = encoding.encode({name: [a.get(name), b.get(name)] for name in encoding.coding.kinds})
+    from tallbayes.rows.columns import base_columns
+
+    read = base_columns(tuple(encoding.coding.kinds), tuple(a))
+    x = encoding.encode({name: [a.get(name), b.get(name)] for name in read})
     direction = np.zeros(len(result.posterior.anchor.mode))
     direction[: x.shape[1]] = (x[0] - x[1]) * encoding.response_scale
     return ReportedLine(direction, 0.0)

@@ -104,6 +104,7 @@ def _columns_of(result: Result) -> int:
 
 
 def _encoded(encoding: Encoding, rows: Any, offset: Any) -> Iterator[Any]:
+    from tallbayes.formula.encoding import offset_of
     from tallbayes.rows.sources import open_source
 
     wanted = list(encoding.coding.kinds)
@@ -111,14 +112,18 @@ def _encoded(encoding: Encoding, rows: Any, offset: Any) -> Iterator[Any]:
     if column == "":
         raise InputError(explain("offset=, since the fit had one", "none", "an array, or the name of a column"))
     start = 0
-    for batch in open_source(_as_table(rows)).batches([*wanted, *([column] if column else [])] or None):
+    beside = [*encoding.offset_columns, *([column] if column else [])]
+    for batch in open_source(_as_table(rows)).batches([*wanted, *beside] or None):
         x = encoding.encode(batch.select(wanted) if wanted else batch)
         x = np.ones((len(x), 1)) if x.shape[1] == 0 else x
         given = np.asarray(batch.column(column), np.float64) if column else None
         if column is None and offset is not None:
             given = np.asarray(offset, np.float64)[start : start + len(x)]
         start += len(x)
-        yield x, _offsets(given, len(x)) / encoding.response_scale
+        offsets = _offsets(given, len(x))
+        if encoding.offset_terms:
+            offsets = offsets + offset_of(encoding.offset_terms, encoding.offset_columns, batch)
+        yield x, offsets / encoding.response_scale
 
 
 def _as_table(rows: Any) -> Any:

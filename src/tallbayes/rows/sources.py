@@ -5,6 +5,8 @@
     source.read(["hour", "late"])         the rows, as one table
     source.batches(["hour", "late"])      the same a part at a time, so that a file never has to fit into memory
 
+A column may be asked for that is a part of one of dates or times, "weekday(sold)"; see `columns`.
+
 Afterwards a column is of numbers, or of text as whole-numbered codes of its sorted levels; a pandas categorical and
 an ordered Arrow dictionary keep the order of their levels. Arrow keeps columns apart and reads only those it is asked
 for, so that nothing of the table's size is copied before the arrays of the model are made.
@@ -23,7 +25,18 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.rows.columns import BATCH_ROWS, normalised, normalised_table, one_line, require, table_of
+from tallbayes.rows.columns import (
+    BATCH_ROWS,
+    TIME_KINDS,
+    base_columns,
+    column_from,
+    normalised,
+    normalised_table,
+    one_line,
+    require,
+    table_of,
+    time_kind,
+)
 from tallbayes.rows.formats import format_of, reading
 from tallbayes.rows.on_disk import HEADER, Stored, open_table
 from tallbayes.rows.packing import packed_batches, read_packed, require_columns
@@ -43,6 +56,11 @@ class Source:
     load: Callable[[list[str]], Any]
     stream: Callable[[list[str]], Iterator[Any]]
     stored: Stored | None = None
+    is_date: Callable[[str], bool] = bool
+
+    def dates(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Those of these columns that are dates, times of day or durations."""
+        return tuple(name for name in columns if self.is_date(name))
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
         """An Arrow table of these columns in this order, or a DataError."""
@@ -62,7 +80,7 @@ class Source:
 
     def require(self, columns: Sequence[str]) -> None:
         """Refuse names that are not there, or not once."""
-        for name in columns:
+        for name in base_columns(columns, self.names):
             count = self.names.count(name)
             if count == 0:
                 raise no_such_column(name, self.names, self.label)
@@ -98,69 +116,108 @@ def open_source(source: Any) -> Source:
     if isinstance(source, Stored):
         return _open_stored(source)
     if isinstance(source, arrow.Table):
-        return _open_columns("the table", source.column_names, source.column)
+        return _open_columns("the table", source.column_names, lambda _: source.column)
     if isinstance(source, Mapping):
-        return _open_columns("the dict", list(source), source.__getitem__)
+        return _open_columns("the dict", list(source), lambda _: source.__getitem__)
     kind = f"{type(source).__module__.split('.')[0]}.{type(source).__name__}"
     if kind == "pandas.DataFrame":
-        return _open_columns("the frame", list(source.columns), source.__getitem__)
+        return _open_columns("the frame", list(source.columns), lambda _: source.__getitem__)
     if kind == "polars.DataFrame":
-        return _open_columns("the frame", source.columns, lambda name: source.get_column(name).to_arrow())
+        return _open_columns("the frame", source.columns, lambda _: partial(_from_polars, source))
+    if kind == "polars.LazyFrame":
+        # Only what a formula names is worked out, and once.
+        names = source.collect_schema().names()
+        return _open_columns("the frame", names, lambda wanted: partial(_from_polars, source.select(wanted).collect()))
     expected = "a path, a pandas or polars DataFrame, an Arrow table, a dict of arrays or a table on disk"
     raise DataError(explain(expected, f"a {type(source).__name__}", '{"late": late, "hour": hour}'))
 
 
 def _open_stored(stored: Stored) -> Source:
     require_columns(stored)
-    names = tuple(column.name for column in stored.columns)
-    return Source(repr(stored.path.name), names, partial(read_packed, stored), partial(packed_batches, stored), stored)
+    kinds = {column.name: column.kind for column in stored.columns}
+    return Source(
+        repr(stored.path.name),
+        tuple(kinds),
+        partial(read_packed, stored),
+        partial(packed_batches, stored),
+        stored,
+        lambda name: kinds[name] in TIME_KINDS,
+    )
 
 
-def _open_columns(label: str, names: list[Any], column: Callable[[str], Any]) -> Source:
+def _from_polars(frame: Any, name: str) -> Any:
+    return frame.get_column(name).to_arrow()
+
+
+def _open_columns(label: str, names: list[Any], take: Callable[[list[str]], Callable[[str], Any]]) -> Source:
+    """Of columns by name, from what is taken of them."""
+    arrow = require("pyarrow")
+
     def load(wanted: list[str]) -> Any:
-        return table_of({name: as_arrow(name, column(name)) for name in wanted})
+        column = take(base_columns(wanted, source.names))
+
+        def read(name: str) -> Any:
+            return _in_arrow(name, column(name))
+
+        def keeps_order(name: str) -> bool:
+            return name in source.names and not isinstance(column(name), arrow.ChunkedArray | arrow.Array)
+
+        return table_of({name: column_from(name, source.names, read, keeps_order(name)) for name in wanted})
 
     def stream(wanted: list[str]) -> Iterator[Any]:
         table = source.read(wanted)
         return (table.slice(start, BATCH_ROWS) for start in range(0, table.num_rows, BATCH_ROWS))
 
     # A formula can name only text.
-    source = Source(label, tuple(name for name in names if isinstance(name, str)), load, stream)
+    own = tuple(name for name in names if isinstance(name, str))
+
+    def is_date(name: str) -> bool:
+        return bool(time_kind(_in_arrow(name, take([name])(name)[:1]).type))
+
+    source = Source(label, own, load, stream, is_date=is_date)
     return source
 
 
 def as_arrow(name: str, values: Any) -> Any:
     """One array, list or series as a normalised Arrow column."""
     arrow = require("pyarrow")
+    keep_order = not isinstance(values, arrow.ChunkedArray | arrow.Array)
+    return normalised(name, _in_arrow(name, values), keep_order)
+
+
+def _in_arrow(name: str, values: Any) -> Any:
+    """The same as Arrow takes it."""
+    arrow = require("pyarrow")
     if isinstance(values, arrow.ChunkedArray | arrow.Array):
-        return normalised(name, values, keep_order=False)
+        return values
     if np.ndim(values) != 1:
         raise DataError(explain(f"one value a row in {name!r}", f"shape {np.shape(values)}", "a 1-D array"))
     # Arrays of other libraries, such as JAX's, are read as NumPy's; pandas' own types are known to Arrow.
     known = isinstance(values, list | tuple | np.ndarray) or type(values).__module__.startswith("pandas")
     try:
-        column = arrow.array(values if known else np.asarray(values), from_pandas=True)
+        return arrow.array(values if known else np.asarray(values), from_pandas=True)
     except (arrow.ArrowException, TypeError) as error:
         hint = f"make {name!r} all numbers or all text, e.g. with astype(str)"
         raise DataError(explain(f"values of one type in {name!r}", one_line(error), hint)) from error
-    return normalised(name, column, keep_order=True)
 
 
 def _open_file(path: Path) -> Source:
     _require_file(path)
     format_ = format_of(path)
     with reading(path):
-        names = tuple(format_.schema(path).names)
+        schema = format_.schema(path)
+    names = tuple(schema.names)
 
     def load(wanted: list[str]) -> Any:
         with reading(path):
-            return normalised_table(format_.read(path, wanted))
+            return normalised_table(format_.read(path, base_columns(wanted, names)), wanted)
 
     def stream(wanted: list[str]) -> Iterator[Any]:
-        from_batches = require("pyarrow").Table.from_batches
-        return (normalised_table(from_batches([piece.rows])) for piece in format_.pieces(path, wanted, 0, {}))
+        from_batches, pieces = require("pyarrow").Table.from_batches, format_.pieces
+        read = pieces(path, base_columns(wanted, names), 0, {})
+        return (normalised_table(from_batches([piece.rows]), wanted) for piece in read)
 
-    return Source(repr(path.name), names, load, stream)
+    return Source(repr(path.name), names, load, stream, is_date=lambda name: bool(time_kind(schema.field(name).type)))
 
 
 def _require_file(path: Path) -> None:
