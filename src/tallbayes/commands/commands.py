@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from io import TextIOWrapper
 from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
-from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain
+from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain, require_extra
 from tallbayes.programs.disk_cache import use_compile_cache
 from tallbayes.progress import Display, teller, terminal
 from tallbayes.results.result import Result
@@ -240,11 +239,7 @@ def _workers(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    try:
-        client_of = import_module("distributed").Client
-    except ImportError as error:
-        hint = "pip install 'tallbayes[dask]'"
-        raise InputError(explain("dask.distributed, for --dask", "it is not installed", hint)) from error
+    client_of = require_extra("distributed", "dask", "--dask").Client
     try:
         client = client_of(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.errors import require_extra
 from tallbayes.moments import Floats
 
 ARRAYS = ("mean", "sd", "standard_error", "bias_bound", "sd_standard_error", "sd_bias_bound")
@@ -77,8 +78,7 @@ class Prediction:
 
     def to_pandas(self) -> Any:
         """A data frame of the columns."""
-        import pandas
-
+        pandas = require_extra("pandas", "data", "data frames")
         return pandas.DataFrame(self.columns())
 
     def __str__(self) -> str:

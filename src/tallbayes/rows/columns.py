@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.errors import DataError, InputError, explain
+from tallbayes.errors import DataError, InputError, explain, require_extra
 
 BATCH_ROWS = 2**17
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -38,14 +37,9 @@ _CALL = re.compile(
 )
 
 
-def require(package: str, purpose: str = "formulas and tables", install: str = "'tallbayes[data]'") -> Any:
-    """Import a package that is needed for one purpose only."""
-    try:
-        return import_module(package)
-    except ImportError as error:
-        name = package.split(".")[0]
-        got = f"{name} not installed" if isinstance(error, ModuleNotFoundError) else str(error)
-        raise InputError(explain(f"{name}, for {purpose}", got, f"pip install {install}")) from error
+def require(package: str) -> Any:
+    """Import a package that tables are read with."""
+    return require_extra(package, "data", "formulas and tables")
 
 
 def one_line(error: Exception) -> str:
