@@ -6,6 +6,7 @@ Bad input is in test_cli_refusals.py, `reproduce` in test_experiments.py.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -244,6 +245,28 @@ sys.exit(code)
 def loaded(*command: str) -> tuple[str, list[str]]:
     done = subprocess.run([sys.executable, "-c", LOADED, *command], capture_output=True, text=True, check=True)
     return done.stdout, done.stderr.split()
+
+
+def test_show_cuts_no_name_when_it_is_piped(fitted: Fitted, tmp_path: Path) -> None:
+    """On a terminal names are shortened to fit; into a pipe tables are as wide as they need to be."""
+    name = "C(carrier_of_the_flight_as_the_airline_itself_calls_it)[T.The One And Only Airline]"
+    names = {**dict.fromkeys(["Intercept", "hour"]), name: None}
+    estimates = {
+        each.name: replace(
+            each.part(slice(3), each.name),
+            structure=Structure.container("dict", [(key, Structure.leaf(())) for key in names]),
+        )
+        for each in fitted.result.estimates.values()
+    }
+    result = replace(fitted.result, estimates=estimates, posterior=None)
+    result.save(tmp_path / "long")
+    command = [sys.executable, "-m", "tallbayes", "show", str(tmp_path / "long")]
+    outside = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    done = subprocess.run(command, env=outside, capture_output=True, text=True, check=True)
+    assert name in done.stdout
+    assert "..." not in done.stdout
+    assert name not in brief(result, {}, 80)
+    assert "..." in brief(result, {}, 80)
 
 
 @pytest.mark.parametrize("command", [["--help"], ["fit", "--help"], ["show", "--help"]], ids=" ".join)

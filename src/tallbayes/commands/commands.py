@@ -299,7 +299,9 @@ def _print(result: Result, settings: dict[str, Any], options: argparse.Namespace
     if options.json:
         print(to_json(result, settings))
     else:
-        width = shutil.get_terminal_size(fallback=(WIDTH, 24)).columns
+        # What reads a pipe has no width, and wants names whole, unless it is told one.
+        told = sys.stdout.isatty() or "COLUMNS" in os.environ
+        width = shutil.get_terminal_size(fallback=(WIDTH, 24)).columns if told else None
         print(brief(result, settings, width, full=options.full))
     sys.stdout.flush()
 

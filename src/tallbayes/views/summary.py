@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,16 @@ MAX_ROWS = 40
 ABOUT_ERRORS = ("error", "of the number to its left: Monte Carlo, root mean square, remaining bias included")
 
 
-def brief(result: Result, settings: dict[str, Any], width: int = WIDTH, full: bool = False) -> str:
-    """The answer, within a width; with `full` all components, and then levels, rates and tuning."""
-    width = min(max(width, LEAST_WIDTH), WIDTH)
+def brief(result: Result, settings: dict[str, Any], width: int | None = WIDTH, full: bool = False) -> str:
+    """The answer, within a width; with `full` all components, and then levels, rates and tuning.
+
+    Without a width tables are as wide as they need to be, and no name is cut.
+    """
+    room = inf if width is None else min(max(width, LEAST_WIDTH), WIDTH)
+    width = WIDTH if width is None else int(room)
     most = np.inf if full else MAX_ROWS
-    parts = [_heading(result, settings, width), *_tables(result, width, most)]
-    parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, most)]
+    parts = [_heading(result, settings, width), *_tables(result, room, most)]
+    parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, room, most)]
     parts += [_listed([ABOUT_ERRORS], width), _folded(describe(result), width)] if full else [_facts(result, width)]
     return "\n\n".join(part for part in parts if part)
 
@@ -47,17 +52,17 @@ def _heading(result: Result, settings: dict[str, Any], width: int) -> str:
     return "\n".join([*_wrap(settings["formula"], width, 4), *_wrap(where, width, 4)])
 
 
-def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
+def _mode(result: Result, mode: Mode, width: int, room: float, most: float) -> list[str]:
     """Another mode's answer under a sentence that says what it is."""
     heading = "\n".join(_wrap(mode_heading(result, mode), width))
     if mode.result is None:
         near = [f"{at} (sd {sd})" for at, sd in zip(*places(mode, 6).columns.values(), strict=True)]
         more = ", ..." if len(mode.flat_location) > 6 else ""
         return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
-    return [heading, *_tables(mode.result, width, most)]
+    return [heading, *_tables(mode.result, room, most)]
 
 
-def _tables(result: Result, width: int, most: float) -> list[str]:
+def _tables(result: Result, width: float, most: float) -> list[str]:
     """Means beside sds where both are there, and all other quantities one by one."""
     estimates, tables = dict(result.estimates), []
     kind = "parameter" if result.encoding is None else "coefficient"
@@ -72,7 +77,7 @@ def _tables(result: Result, width: int, most: float) -> list[str]:
     return tables + [_table(each.name, [each], width, most, component_names(each)) for each in estimates.values()]
 
 
-def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, names: list[str]) -> str:
+def _table(kind: str, estimates: Sequence[Estimate], width: float, most: float, names: list[str]) -> str:
     """A row for every component of estimates that have the same ones."""
     shown = int(min(most, len(names)))
     columns: list[list[str]] = []
@@ -86,7 +91,8 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
     if not all(accurate):
         columns.append(["", *("" if each else "  not met" for each in accurate)])
     room = width - sum(max(map(len, column)) for column in columns)
-    room = max(12, min(LONGEST_NAME, room))
+    longest = max(map(len, (kind, *names[:shown])))
+    room = longest if width == inf else max(12, min(LONGEST_NAME, int(room)))
     labels = [shorten(name, room) for name in (kind, *names[:shown])]
     longest = max(map(len, labels))
     lines = ["".join(row).rstrip() for row in zip([each.ljust(longest) for each in labels], *columns, strict=True)]
