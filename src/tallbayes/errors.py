@@ -4,6 +4,7 @@ Bad input raises; trouble at run time does not: it ends in a `Result` whose `sta
 """
 
 from importlib import import_module
+from math import nan
 from typing import Any
 
 
@@ -36,7 +37,14 @@ class MissingExtraError(InputError, ImportError):
 
 
 class PosteriorError(TallbayesError):
-    """The posterior itself stands in the way: no mode, or no unique one."""
+    """The posterior itself stands in the way: no mode, or no unique one.
+
+    `places` are those of the parameters that it is about, in a flat vector, and `value` is that of the first.
+    """
+
+    def __init__(self, message: str, places: tuple[int, ...] = (), value: float = nan) -> None:
+        super().__init__(message)
+        self.places, self.value = places, value
 
 
 class RankDeficientError(PosteriorError):

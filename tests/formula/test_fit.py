@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.errors import DataError, InputError, TallbayesError, ToleranceError
+from tallbayes.errors import DataError, InputError, PosteriorError, TallbayesError, ToleranceError
 from tallbayes.formula.design import build_design
 from tallbayes.formula.encoding import Encoding
 from tallbayes.formula.units import in_own_units
@@ -211,6 +211,13 @@ def test_successes_out_of_trials_are_two_rows_with_weights() -> None:
     options = {"standardise": False, "tolerance": 0.05}
     rows, pairs = tb.fit("y ~ x", one_by_one, **options), tb.fit("y ~ x", two_rows, weights="w", **options)
     assert far_apart(rows["mean"], pairs["mean"].flat_value, pairs["mean"].flat_standard_error) < FAR
+
+
+def test_a_posterior_without_a_mode_is_told_by_the_names_of_columns() -> None:
+    rows = {**ROWS, "sure": np.where(HOUR.mean() < HOUR, 1.0, 0.0)}
+    with pytest.raises(PosteriorError, match=r"keeps rising as .hour. grows .* the data are separated") as caught:
+        tb.fit("sure ~ hour", rows, prior_scale=float("inf"), tolerance=0.1)
+    assert "theta" not in str(caught.value)
 
 
 BAD: dict[str, tuple[type[TallbayesError], dict[str, Any], str]] = {

@@ -6,6 +6,7 @@ fit("late ~ hour + C(carrier)", "flights.parquet", family="logistic", tolerance=
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain
+from tallbayes.errors import InputError, PosteriorError, explain
 from tallbayes.estimation.estimate import estimate
 from tallbayes.estimation.outline import blank
 from tallbayes.estimator.estimands import KINDS, check_tolerances
@@ -97,15 +98,18 @@ def fit(
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = _prior_scales(prior_scale, design.names)
-        result = estimate(
-            _make_model(known, make, design, scales, intercept_scale, chosen),
-            design.rows,
-            quantities,
-            weights=design.weights,
-            progress=report,
-            **accuracy,
-            **options,
-        )
+        try:
+            result = estimate(
+                _make_model(known, make, design, scales, intercept_scale, chosen),
+                design.rows,
+                quantities,
+                weights=design.weights,
+                progress=report,
+                **accuracy,
+                **options,
+            )
+        except PosteriorError as error:
+            raise _by_column(error, design.names) from error
     notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, standardise), *design.notes)
     column = None if offset is None else offset if isinstance(offset, str) else ""
     return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
@@ -180,6 +184,17 @@ def _described(notes: tuple[str, ...], encoding: Any, result: Result) -> Result:
 
 def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[..., Result], **changes: Any) -> Result:
     return _described(notes, encoding, continuation(**changes))
+
+
+def _by_column(error: PosteriorError, names: tuple[str, ...]) -> PosteriorError:
+    """The same error about columns, as the formula names them, in place of parameters of standardised ones."""
+
+    def column(match: re.Match[str]) -> str:
+        return repr(names[int(match[1])]) if names else "the intercept"
+
+    message = re.sub(r'theta(?:\["coefficients"\])?\[(?:\d+, )?(\d+)\]', column, str(error))
+    message = re.sub(r'theta\["intercept"\](?:\[\d+\])?', "the intercept", message)
+    return type(error)(message, error.places, error.value)
 
 
 def _find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
