@@ -157,7 +157,7 @@ def _open_columns(label: str, names: list[Any], take: Callable[[list[str]], Call
         column = take(base_columns(wanted, source.names))
 
         def read(name: str) -> Any:
-            return _in_arrow(name, column(name))
+            return _as_it_came(name, column(name))
 
         def keeps_order(name: str) -> bool:
             return name in source.names and not isinstance(column(name), arrow.ChunkedArray | arrow.Array)
@@ -172,7 +172,7 @@ def _open_columns(label: str, names: list[Any], take: Callable[[list[str]], Call
     own = tuple(name for name in names if isinstance(name, str))
 
     def is_date(name: str) -> bool:
-        return bool(time_kind(_in_arrow(name, take([name])(name)[:1]).type))
+        return bool(time_kind(_as_it_came(name, take([name])(name)[:1]).type))
 
     source = Source(label, own, load, stream, is_date=is_date)
     return source
@@ -182,10 +182,10 @@ def as_arrow(name: str, values: Any) -> Any:
     """One array, list or series as a normalised Arrow column."""
     arrow = require("pyarrow")
     keep_order = not isinstance(values, arrow.ChunkedArray | arrow.Array)
-    return normalised(name, _in_arrow(name, values), keep_order)
+    return normalised(name, _as_it_came(name, values), keep_order)
 
 
-def _in_arrow(name: str, values: Any) -> Any:
+def _as_it_came(name: str, values: Any) -> Any:
     """The same as Arrow takes it."""
     arrow = require("pyarrow")
     if isinstance(values, arrow.ChunkedArray | arrow.Array):
