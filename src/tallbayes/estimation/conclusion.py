@@ -29,7 +29,7 @@ def conclude(
     finished: Finished,
     prepared: Prepared,
     method: Method,
-    settings: dict[str, Any],
+    settings: Any,
     search: Search,
     continuation: Callable[..., Result],
 ) -> Result:

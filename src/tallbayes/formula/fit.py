@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,8 +27,9 @@ from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.model import Model
+from tallbayes.moments import Floats
 from tallbayes.progress import reporter, teller
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, Tolerance
 from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
@@ -41,16 +42,16 @@ def fit(
     family: str | Callable[..., Model] = "logistic",
     *,
     table: Any = None,
-    tolerance: Any = None,
-    relative_tolerance: Any = None,
-    absolute_tolerance: Any = None,
-    quantities: Any = None,
-    prior_scale: Any = 1.0,
+    tolerance: Tolerance | None = None,
+    relative_tolerance: Tolerance | None = None,
+    absolute_tolerance: Tolerance | None = None,
+    quantities: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
+    prior_scale: float | Sequence[float] | Mapping[str, float] = 1.0,
     intercept_scale: float = 10.0,
     standardise: bool = True,
     missing: str = "error",
-    weights: Any = None,
-    offset: Any = None,
+    weights: str | Sequence[float] | Floats | None = None,
+    offset: str | Sequence[float] | Floats | None = None,
     family_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
@@ -77,7 +78,7 @@ def fit(
     chosen = dict(family_options or {})
     _require_known("family_options", chosen, make, OWN_OPTIONS)
     _require_known("options", options, estimate, ("model", "data"))
-    accuracy = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
+    accuracy: dict[str, Any] = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
     kind, size = check_tolerances(accuracy)
     budget = budget_within(None, None, options.get("max_seconds"))
     asked: dict[str, Any] = {

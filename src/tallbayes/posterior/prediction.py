@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallbayes.errors import require_extra
 from tallbayes.moments import Floats
+
+if TYPE_CHECKING:
+    import pandas
 
 ARRAYS = ("mean", "sd", "standard_error", "bias_bound", "sd_standard_error", "sd_bias_bound")
 SPREADS = ("sd", "error", "sd_error")
@@ -30,7 +33,7 @@ class Prediction:
     bias_bound: Floats
     sd_standard_error: Floats
     sd_bias_bound: Floats
-    classes: tuple[Any, ...] | None = None
+    classes: tuple[str | int | bool, ...] | None = None
     at_least: Mapping[int, Prediction] = field(default_factory=dict)
 
     @classmethod
@@ -50,6 +53,9 @@ class Prediction:
 
     def __len__(self) -> int:
         return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"<tallbayes.Prediction of {len(self):,} rows>"
 
     @property
     def error(self) -> Floats:
@@ -76,10 +82,9 @@ class Prediction:
             parts |= dict(zip(names, (tail.mean, tail.sd, tail.error, tail.sd_error), strict=True))
         return parts
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A data frame of the columns."""
-        pandas = require_extra("pandas", "data", "data frames")
-        return pandas.DataFrame(self.columns())
+        return require_extra("pandas", "data", "data frames").DataFrame(self.columns())
 
     def __str__(self) -> str:
         from tallbayes.views.tables import predictions

@@ -24,7 +24,7 @@ from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, kept_posterior
 from tallbayes.structure import Structure
 
 NUMBERS = ("mean", "sd", "median", "lower", "upper")
@@ -250,8 +250,7 @@ def variables(result: Result) -> list[Variable]:
 
 
 def _structure(result: Result) -> Structure:
-    posterior = result.posterior
-    return posterior.live[0].structure if posterior.live is not None else posterior.stored.structure
+    return kept_posterior(result).parameters.structure
 
 
 def _by_coefficient(structure: Structure, extras: int) -> list[Variable]:

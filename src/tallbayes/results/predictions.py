@@ -20,7 +20,7 @@ from tallbayes.model.links import Wanted
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, Predictor, make_predictor
-from tallbayes.results.result import Result, family_of
+from tallbayes.results.result import Result, family_of, kept_posterior
 
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding
@@ -46,16 +46,13 @@ def predict(
 
 
 def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
-    if result.posterior is None:
-        hint = "estimate again with keep_posterior=True and method=None"
-        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
+    live = kept_posterior(result).live
     regression, family = result.regression, family_of(result)
     if regression is not None and family is not None:
         if ks and family.tail is None:
             raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
         layout = Layout(regression.heads, regression.intercept, regression.extras)
         return FamilyResponse(Wanted(family.name, ks), layout)
-    live = result.posterior.live
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"
         raise InputError(explain("a model that says what to predict", "one that does not", hint))
@@ -67,7 +64,7 @@ def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
 def _stream(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Prediction]:
     predictor: Predictor | None = None
     for part in _inputs(result, kind, rows, offset):
-        predictor = predictor or make_predictor(result.posterior, kind, part)
+        predictor = predictor or make_predictor(kept_posterior(result), kind, part)
         yield predictor.all(part)
 
 
@@ -98,7 +95,7 @@ def _inputs(result: Result, kind: Any, rows: Any, offset: Any) -> Iterator[Any]:
 
 
 def _columns_of(result: Result) -> int:
-    regression, size = result.regression, len(result.posterior.anchor.mode)
+    regression, size = result.regression, len(kept_posterior(result).anchor.mode)
     assert regression is not None
     return (size - regression.extras) // regression.heads - regression.intercept
 

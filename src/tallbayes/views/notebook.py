@@ -19,7 +19,7 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.coefficients import Number, parameter_names
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.export import formula_of, readable
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, kept_posterior
 from tallbayes.views.numbers import UNKNOWN
 from tallbayes.views.summary import ABOUT_ERRORS
 from tallbayes.views.tables import Cell, Component, components, measured, met, predictions, spent
@@ -96,7 +96,7 @@ def _coefficients(result: Result, names: Sequence[str], moments: Sequence[Estima
     """Means, sds and ends of intervals, as far as they are known."""
     shown = min(len(names), MAX_ROWS)
     columns = {each.name: [_cell(cell) for cell in measured(each, shown)] for each in moments}
-    ends = [_ends(result.posterior, place) for place in range(shown)] if _is_quick(result, shown) else []
+    ends = [_ends(kept_posterior(result), place) for place in range(shown)] if _is_quick(result, shown) else []
     if any(lower for lower, _ in ends):
         columns |= {"2.5%": [lower for lower, _ in ends], "97.5%": [upper for _, upper in ends]}
     if not columns or not names:

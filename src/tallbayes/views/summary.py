@@ -130,7 +130,7 @@ def _listed(facts: Sequence[tuple[str, str]], width: int) -> str:
     return "\n".join("\n".join(_wrap(word.ljust(indent) + text, width, indent)) for word, text in facts if text)
 
 
-def _accuracy(settings: dict[str, Any]) -> str:
+def _accuracy(settings: Any) -> str:
     """What was asked for, in words."""
     for kind, unit in (
         ("tolerance", " posterior sd"),

@@ -240,10 +240,10 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
     places = names.places(width)
     anchor = None if result.anchor is None else _narrowed_anchor(result.anchor, places)
     posterior = result.posterior
-    if posterior is not None:
+    if posterior is not None and result.anchor is not None and anchor is not None:
         points = tuple(each[..., places] for each in posterior.points)
         probe = posterior.probe
-        if probe is not None and anchor is not None:
+        if probe is not None:
             probe = probe.narrowed(result.anchor, places, anchor)
         reading = names.reading(scaling)
         posterior = replace(posterior, anchor=anchor, points=points, stored=reading, live=None, probe=probe)
