@@ -164,6 +164,15 @@ def test_what_cannot_be_a_term_says_what_can(formula: str, kind: str, tmp_path: 
     assert part in str(caught.value)
 
 
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"])
+def test_times_of_numpy_may_have_any_unit(unit: str) -> None:
+    times = np.array(["2021-03-04T05:06:07", "1969-01-01"], "datetime64[s]").astype(f"datetime64[{unit}]")
+    found = open_source({"t": times}).read(["year(t)", "days(t, '2020-01-01')"])
+    assert found.column("year(t)").to_pylist() == [2021, 1968 if unit == "W" else 1969]
+    days = (times.astype("datetime64[s]") - np.datetime64("2020-01-01", "s")).astype(float) / 86_400
+    np.testing.assert_allclose(found.column("days(t, '2020-01-01')").to_pylist(), days)
+
+
 def test_text_that_looks_like_a_date_is_named() -> None:
     with pytest.raises(
         DataError, match=r"got text such as '01/02/2020'. Try: dates as 2020-01-31 .*pandas.to_datetime"

@@ -195,10 +195,19 @@ def _as_it_came(name: str, values: Any) -> Any:
     # Arrays of other libraries, such as JAX's, are read as NumPy's; pandas' own types are known to Arrow.
     known = isinstance(values, list | tuple | np.ndarray) or type(values).__module__.startswith("pandas")
     try:
+        if isinstance(values, np.ndarray) and values.dtype.kind in "Mm":
+            values = _in_arrows_units(values)
         return arrow.array(values if known else np.asarray(values), from_pandas=True)
     except (arrow.ArrowException, TypeError) as error:
         hint = f"make {name!r} all numbers or all text, e.g. with astype(str)"
         raise DataError(explain(f"values of one type in {name!r}", one_line(error), hint)) from error
+
+
+def _in_arrows_units(times: np.ndarray) -> np.ndarray:
+    """NumPy's times in a unit that Arrow knows and that holds them exactly: hours in seconds, months in days."""
+    unit = np.datetime_data(times.dtype)[0]
+    known = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}.get(unit, unit)
+    return times.astype(f"{times.dtype.kind}8[{known}]")
 
 
 def _open_file(path: Path) -> Source:
