@@ -19,23 +19,26 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 from jax.scipy.special import log_ndtr
-from numpyro.diagnostics import effective_sample_size
-from numpyro.infer import MCMC, NUTS
 from scipy.special import ndtr
 from simulations import EXTRA_SCALE, FREEDOM, INTERCEPT_SCALE, KNOWN_NOISE, SIMULATIONS, Simulation
 
 import tallbayes as tb
+from tallbayes.errors import require_extra
 from tallbayes.experiments.store import Measurement, Store
 from tallbayes.views.text import table
+
+numpyro = require_extra("numpyro", "bench", "draws to compare with")
+dist, infer = (import_module(f"numpyro.{each}") for each in ("distributions", "infer"))
+effective_sample_size = import_module("numpyro.diagnostics").effective_sample_size
+MCMC, NUTS = infer.MCMC, infer.NUTS
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "agreement"

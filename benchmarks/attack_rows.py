@@ -15,6 +15,7 @@ import quadrature
 from questions import Question
 
 import tallbayes as tb
+from tallbayes.errors import require_extra
 
 WIDE = 10.0
 
@@ -106,8 +107,8 @@ def own_counts(num_rows: int, sizes: tuple[int, ...], count: int, tolerance: flo
 
 
 def numpyro_counts(size: int, group: Any, y: Any) -> None:
-    import numpyro
-    import numpyro.distributions as dist
+    numpyro = require_extra("numpyro", "bench", "models written in it")
+    dist = require_extra("numpyro.distributions", "bench", "models written in it")
 
     rate = numpyro.sample("rate", dist.Normal(0, WIDE).expand([size]).to_event(1))
     with numpyro.plate("rows", len(y)):

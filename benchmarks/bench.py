@@ -32,6 +32,8 @@ import lines
 import numpy as np
 from processes import HIDDEN
 
+from tallbayes.errors import require_extra
+
 RESULTS = Path(__file__).parent / "results"
 NAME, QUICK_NAME = "bench", "bench-quick"
 SECONDS, QUICK_SECONDS = 6.0, 2.0
@@ -39,6 +41,7 @@ LIMIT, LONG_LIMIT = 120.0, 180.0
 LONG = ("logistic-1000000-20", "multinomial")
 PREPARE_LIMIT = 900.0
 PACKAGES = ("tallbayes", "jax", "jaxlib", "numpy", "scipy", "numpyro", "blackjax", "nutpie")
+PEERS = PACKAGES[5:]
 MODULES = {
     "by_tallbayes": ("tallbayes", "tallbayes randomised", "tallbayes, the paper's ladder"),
     "by_numpyro": ("NumPyro NUTS", "NumPyro HMCECS", "NumPyro mean-field VI", "NumPyro full-rank VI"),
@@ -239,6 +242,8 @@ def main() -> None:
         return child(*given.child, given.seconds, given.seed, given.limit)
     if given.prepare:
         return prepare(given.prepare)
+    for peer in sorted({CONTESTANTS[each].removeprefix("by_") for each in given.contestants} & set(PEERS)):
+        require_extra(peer, "bench", "the peers that are compared")
     name = QUICK_NAME if given.quick else NAME
     complete(chosen(given), given.out / f"{name}.jsonl", given.retry)
     show = import_module("peers.show")

@@ -28,6 +28,7 @@ from bits_rows import (
 )
 
 import tallbayes as tb
+from tallbayes.errors import require_extra
 
 
 def formulas() -> Calls:
@@ -140,8 +141,8 @@ def estimators() -> Calls:
 
 
 def numpyro_models() -> Calls:
-    import numpyro
-    import numpyro.distributions as dist
+    numpyro = require_extra("numpyro", "bench", "models written in it")
+    dist = require_extra("numpyro.distributions", "bench", "models written in it")
 
     x, y = predictors(), rows_of("linear")["y"]
 

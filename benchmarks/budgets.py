@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tallbayes as tb
+from tallbayes.errors import require_extra
 
 RESULTS = Path(__file__).parent / "results" / "budgets.json"
 INSTANTS = tuple(float(f"{each:.2g}") for each in np.geomspace(0.05, 15.0, 20))
@@ -64,8 +65,8 @@ def own_model() -> Call:
 
 
 def numpyro_model() -> Call:
-    import numpyro
-    import numpyro.distributions as dist
+    numpyro = require_extra("numpyro", "bench", "models written in it")
+    dist = require_extra("numpyro.distributions", "bench", "models written in it")
 
     rows = regression(30_000, 6)
 

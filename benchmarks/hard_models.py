@@ -34,6 +34,7 @@ import numpy as np
 from lines import describe_commit
 
 import tallbayes as tb
+from tallbayes.errors import require_extra
 
 RESULTS = Path(__file__).parent / "results" / "hard_models.json"
 TOLERANCE = 0.05
@@ -69,8 +70,8 @@ def own_horseshoe() -> Posterior:
 
 
 def numpyro_horseshoe() -> Posterior:
-    import numpyro
-    import numpyro.distributions as dist
+    numpyro = require_extra("numpyro", "bench", "models written in it")
+    dist = require_extra("numpyro.distributions", "bench", "models written in it")
 
     def written(x: Any, y: Any) -> None:
         common = numpyro.sample("common", dist.HalfCauchy(1.0))
@@ -103,8 +104,8 @@ def simulated_marks() -> dict[str, np.ndarray]:
 
 def crossed(*groups: str, centred: bool = True) -> Posterior:
     """Marks by normal effects of these groups."""
-    import numpyro
-    import numpyro.distributions as dist
+    numpyro = require_extra("numpyro", "bench", "models written in it")
+    dist = require_extra("numpyro.distributions", "bench", "models written in it")
 
     def written(rows: dict[str, Any], mark: Any, num_rows: int) -> None:
         mean = numpyro.sample("level", dist.Normal(3.0, 2.0))

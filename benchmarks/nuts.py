@@ -82,6 +82,9 @@ def tallbayes_role(folder: Path) -> None:
 
 def nuts_role(folder: Path, chains: str) -> None:
     """Warm up, then draw; NumPyro compiles again for the draws, and JAX says for how long."""
+    from tallbayes.errors import require_extra
+
+    require_extra("numpyro", "bench", "NUTS beside tallbayes")
     import jax
     import jax.numpy as jnp
     import numpyro

@@ -21,12 +21,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import tallbayes as tb
+from tallbayes.errors import require_extra
 from tallbayes.estimator.levels import BLOCK_PATHS, sample_level
 from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
@@ -35,6 +35,8 @@ from tallbayes.setup.quantities import make_estimands
 from tallbayes.threads import num_cores
 from tallbayes.views.text import table
 from tallbayes.workers.executors import default_executor, in_order
+
+blackjax = require_extra("blackjax", "bench", "the samplers beside tallbayes")
 
 NUM_ROWS = 10_000
 DIMENSIONS = (3, 20)

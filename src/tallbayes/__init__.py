@@ -99,6 +99,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    __version__: str
     from tallbayes import baselines
     from tallbayes.doors.numpyro.model import from_numpyro
     from tallbayes.doors.sklearn.estimators import TallClassifier, TallCountRegressor, TallRegressor
@@ -127,6 +128,9 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # The version is written in pyproject.toml alone; to look it up takes as long as the whole of --help.
+        return import_module("importlib.metadata").version("tallbayes")
     if name in _MODULES:
         return import_module(f"tallbayes.{_MODULES[name]}")
     if name in _HOMES:

@@ -3,6 +3,10 @@
 Bad input raises; trouble at run time does not: it ends in a `Result` whose `status` says what happened.
 """
 
+from importlib import import_module
+from math import nan
+from typing import Any
+
 
 class TallbayesError(Exception):
     """The root of every error raised on purpose."""
@@ -28,8 +32,19 @@ class MethodError(InputError):
     """A method whose parts do not fit together or do not fit the data."""
 
 
+class MissingExtraError(InputError, ImportError):
+    """A package is not installed that only some doors need; the message names the extra that brings it."""
+
+
 class PosteriorError(TallbayesError):
-    """The posterior itself stands in the way: no mode, or no unique one."""
+    """The posterior itself stands in the way: no mode, or no unique one.
+
+    `places` are those of the parameters that it is about, in a flat vector, and `value` is that of the first.
+    """
+
+    def __init__(self, message: str, places: tuple[int, ...] = (), value: float = nan) -> None:
+        super().__init__(message)
+        self.places, self.value = places, value
 
 
 class RankDeficientError(PosteriorError):
@@ -66,6 +81,21 @@ class DependencyError(TallbayesError):
 
 class ResultFileError(TallbayesError):
     """A saved result that cannot be read: missing, truncated, or of another format."""
+
+
+def require_extra(package: str, extra: str, purpose: str, install: str | None = None) -> Any:
+    """Import a package that is needed for one purpose only, or say which extra of tallbayes brings it.
+
+    `install` is what to install instead, where no extra does.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        name = package.split(".")[0]
+        absent = isinstance(error, ModuleNotFoundError)
+        got = f"{name} not installed" if absent else " ".join(str(error).split()).rstrip(".")
+        hint = f'pip install "{install or f"tallbayes[{extra}]"}"'
+        raise MissingExtraError(explain(f"{name}, for {purpose}", got, hint)) from error
 
 
 def explain(expected: str, got: str, hint: str) -> str:

@@ -3,7 +3,8 @@
 For samples Y_1..Y_n of a vector: n, the mean, the central sums S_k = sum (Y_i - mean)^k for k = 2, 3, 4,
 and C = sum (Y_i - mean_Y)(Z_i - mean_Z) for chosen pairs of components. Two sets A, B with
 delta = mean_B - mean_A merge by the pairwise formulas of Chan and Pébay; raw second moments, which cancel,
-are never formed. Everything is float64.
+are never formed. Everything is float64. Samples too large to be raised to a power, or not finite, have moments that
+are not finite either, without a warning: whoever reads them looks.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ class Moments:
     cosum: Floats
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def of(cls, samples: np.ndarray, pairs: tuple[tuple[int, int], ...] = ()) -> Moments:
         """Moments of samples with shape (count, components)."""
         values = np.asarray(samples, dtype=np.float64)
-        mean = values.mean(axis=0)
+        mean = values.mean(axis=0) if len(values) else np.zeros(values.shape[1:])
         centred = values - mean
         square = centred * centred
         first, second = _columns(pairs)
@@ -52,12 +54,13 @@ class Moments:
             cosum=(centred[:, first] * centred[:, second]).sum(axis=0),
         )
 
+    @np.errstate(over="ignore", invalid="ignore")
     def merge(self, other: Moments) -> Moments:
         """Moments of the union of two disjoint sets of samples."""
         a, b = self.count, other.count
         n = a + b
         delta = other.mean - self.mean
-        step = delta / n
+        step = delta / max(n, 1)
         first, second = _columns(self.pairs)
         return Moments(
             count=n,
@@ -87,11 +90,14 @@ class Moments:
         return self.cosum / max(self.count - 1, 1)
 
     @property
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def kurtosis(self) -> Floats:
-        """Fourth standardised moment: 3 for a Gaussian, 3 by convention where nothing varies."""
-        varies = self.sum2 > 0
-        safe = np.where(varies, self.sum2, 1.0)
-        return np.where(varies, self.count * self.sum4 / safe**2, 3.0)
+        """Fourth standardised moment: 3 for a Gaussian, 3 by convention where nothing varies.
+
+        Where it cannot be worked out it is infinite, so that nobody takes such samples for light ones.
+        """
+        found = self.count * self.sum4 / np.where(self.sum2 > 0, self.sum2, 1.0) ** 2
+        return np.where(self.sum2 == 0, 3.0, np.where(np.isfinite(found), found, np.inf))
 
 
 def merge_all(parts: Iterable[Moments]) -> Moments:

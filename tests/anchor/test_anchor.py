@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -258,3 +259,64 @@ def test_whole_numbers_beyond_float32_keep_their_digits() -> None:
     converted = tb.families.linear(1.0).check(rows)
     np.testing.assert_array_equal(converted["x"].astype(np.int64), rows["x"])
     assert needs_float64(converted)
+
+
+def flat_model(log_likelihood: Any) -> tb.Model:
+    start = {"slope": np.zeros(4), "level": 0.0}
+    return tb.Model(lambda theta: 0.0 * jnp.sum(theta["slope"]), log_likelihood, start)
+
+
+FLAT_DIRECTIONS = {
+    "one that nothing reads": (
+        lambda theta, row: -0.5 * (row["y"] - theta["slope"][:3] @ row["x"] - theta["level"]) ** 2,
+        ['theta["slope"][3]'],
+        "a model without it",
+    ),
+    "two that only add up": (
+        lambda theta, row: -0.5 * (row["y"] - theta["slope"][1:] @ row["x"] - theta["level"] - theta["slope"][0]) ** 2,
+        ['theta["level"]', 'theta["slope"][0]'],
+        "a model with fewer",
+    ),
+    "both": (
+        lambda theta, row: (
+            -0.5 * (row["y"] - theta["slope"][1:3] @ row["x"][:2] - theta["level"] - theta["slope"][0]) ** 2
+        ),
+        ['theta["level"]', 'theta["slope"][0]', 'theta["slope"][3]'],
+        "a model with fewer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLAT_DIRECTIONS)
+def test_flat_directions_of_ones_own_model_go_by_its_own_names(name: str) -> None:
+    log_likelihood, names, hint = FLAT_DIRECTIONS[name]
+    rows = {"x": np.random.default_rng(9).normal(size=(200, 3)), "y": np.arange(200.0) % 3}
+    with pytest.raises(RankDeficientError) as caught:
+        tb.estimate(flat_model(log_likelihood), rows, tolerance=0.5)
+    message = str(caught.value)
+    assert f"flat along {', '.join(names)}. Try: " in message
+    assert hint in message
+    assert "column" not in message
+
+
+def test_flat_directions_of_a_family_are_columns() -> None:
+    rows = logistic_rows(200, (0.5, 0.3, -0.2), seed=9)
+    x = np.column_stack([rows["x"], rows["x"][:, 0]])
+    with pytest.raises(
+        RankDeficientError, match=r"flat along theta\[0\], theta\[3\]. Try: drop collinear .*columns of x"
+    ):
+        tb.estimate(tb.families.logistic(FLAT), {**rows, "x": x}, tolerance=0.5)
+
+
+def test_what_runs_off_in_ones_own_model_goes_by_its_own_name() -> None:
+    rows = separated_rows("complete")
+    model = tb.Model(
+        lambda theta: 0.0 * theta["b"][0],
+        lambda theta, row: row["y"] * (eta := row["x"] @ theta["b"]) - jax.nn.softplus(eta),
+        {"b": np.zeros(2)},
+    )
+    with pytest.raises(
+        ImproperPosteriorError, match=r'rising as theta\["b"\]\[0\] grows .*neither rows nor prior'
+    ) as caught:
+        tb.estimate(model, rows, tolerance=0.5)
+    assert "separated" not in str(caught.value)

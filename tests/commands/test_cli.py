@@ -6,9 +6,11 @@ Bad input is in test_cli_refusals.py, `reproduce` in test_experiments.py.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,7 +219,7 @@ def test_numbers_of_any_size_are_given_to_the_second_digit_of_their_error(fitted
 
 def test_the_help_names_every_family() -> None:
     (action,) = (action for action in actions_of("fit") if action.dest == "family")
-    assert action.help == f"{', '.join(families.FAMILIES)}; default {action.default}"
+    assert action.help == f"{', '.join(families.FAMILIES)}; default {action.default}; names of R and brms too"
 
 
 def test_messages_speak_of_options() -> None:
@@ -238,6 +240,7 @@ def actions_of(command: str) -> list[Any]:
 
 LOADED = """
 import sys
+import tomllib
 from tallbayes.commands.cli import main
 try:
     code = main(sys.argv[1:])
@@ -253,11 +256,39 @@ def loaded(*command: str) -> tuple[str, list[str]]:
     return done.stdout, done.stderr.split()
 
 
+def test_show_cuts_no_name_when_it_is_piped(fitted: Fitted, tmp_path: Path) -> None:
+    """On a terminal names are shortened to fit; into a pipe tables are as wide as they need to be."""
+    name = "C(carrier_of_the_flight_as_the_airline_itself_calls_it)[T.The One And Only Airline]"
+    names = {**dict.fromkeys(["Intercept", "hour"]), name: None}
+    estimates = {
+        each.name: replace(
+            each.part(slice(3), each.name),
+            structure=Structure.container("dict", [(key, Structure.leaf(())) for key in names]),
+        )
+        for each in fitted.result.estimates.values()
+    }
+    result = replace(fitted.result, estimates=estimates, posterior=None)
+    result.save(tmp_path / "long")
+    command = [sys.executable, "-m", "tallbayes", "show", str(tmp_path / "long")]
+    outside = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    done = subprocess.run(command, env=outside, capture_output=True, text=True, check=True)
+    assert name in done.stdout
+    assert "..." not in done.stdout
+    assert name not in brief(result, {}, 80)
+    assert "..." in brief(result, {}, 80)
+
+
 @pytest.mark.parametrize("command", [["--help"], ["fit", "--help"], ["show", "--help"]], ids=" ".join)
 def test_help_answers_without_jax_or_numpy(command: list[str]) -> None:
     output, modules = loaded(*command)
     assert output.startswith("usage: tallbayes")
     assert modules == []
+
+
+def test_the_version_has_one_home_and_is_told_without_jax_or_numpy() -> None:
+    written = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["version"]
+    assert loaded("--version") == (f"tallbayes {written}\n", [])
+    assert tb.__version__ == written
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--full"]], ids=str)

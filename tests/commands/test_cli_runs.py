@@ -87,10 +87,10 @@ def test_every_option_reaches_the_fit(fitted: Fitted, instead: Callable[..., Any
     assert (settings["prior_scale"], settings["method"], settings["raw"]) == ("inf", "randomised", True)
 
 
-def test_the_default_tolerance_is_one_percent(fitted: Fitted, instead: Callable[..., Any]) -> None:
+def test_the_default_tolerance_is_that_of_the_library(fitted: Fitted, instead: Callable[..., Any]) -> None:
     seen = instead()
     assert cli.main(["fit", str(fitted.data), "--formula", FORMULA, "--quiet"]) == 0
-    assert [seen[f"{kind}tolerance"] for kind in ("", "relative_", "absolute_")] == [0.01, None, None]
+    assert [seen[f"{kind}tolerance"] for kind in ("", "relative_", "absolute_")] == [None, None, None]
     assert isinstance(seen["method"], tb.Anchored)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csc_matrix, csr_array
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -17,6 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn_answers import LABELS, X
 
 import tallbayes as tb
+from tallbayes.doors.sklearn import estimator as shared
+from tallbayes.doors.sklearn import matrices
 from tallbayes.doors.sklearn.estimators import TallClassifier, TallCountRegressor, TallRegressor
 from tallbayes.doors.sklearn.matrices import BLOCK_NUMBERS, absorb_prior, standard_scaling, width_for
 
@@ -69,9 +72,61 @@ def test_importing_tallbayes_does_not_import_scikit_learn() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_a_sparse_matrix_is_refused() -> None:
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        TallClassifier().fit(csr_array(X), LABELS)
+def sparse_rows(count: int, columns: int) -> tuple[np.ndarray, dict[type, np.ndarray]]:
+    """A matrix of few entries, and a response for every estimator."""
+    generator = np.random.default_rng(5)
+    x = generator.normal(size=(count, columns)) * (generator.random((count, columns)) < 0.2)
+    eta = x[:, 0] - 0.5 * x[:, 1]
+    answers = {
+        TallClassifier: np.where(generator.random(count) < 1 / (1 + np.exp(-eta)), "yes", "no"),
+        TallRegressor: 3.0 + eta + generator.normal(size=count),
+        TallCountRegressor: generator.poisson(np.exp(0.5 * eta)),
+    }
+    return x, answers
+
+
+@pytest.mark.parametrize("make", [csr_array, csc_matrix, coo_array], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: estimator.__name__)
+@pytest.mark.parametrize("standardise", [True, False])
+def test_sparse_matrices_have_the_answers_of_dense_ones(estimator: Any, make: Any, standardise: bool) -> None:
+    """To the last bit, predictions too: the arithmetic is the same, tile by tile."""
+    x, answers = sparse_rows(300, 5)
+    model = estimator(tolerance=0.5, standardise=standardise)
+    weights = np.arange(300) % 3
+    by_dense, by_sparse = (clone(model).fit(each, answers[estimator], sample_weight=weights) for each in (x, make(x)))
+    np.testing.assert_array_equal(by_sparse.coef_, by_dense.coef_)
+    np.testing.assert_array_equal(by_sparse.intercept_, by_dense.intercept_)
+    method = "predict_proba" if estimator is TallClassifier else "predict"
+    np.testing.assert_allclose(getattr(by_sparse, method)(make(x)), getattr(by_dense, method)(x), rtol=1e-12)
+
+
+def test_sparse_predictions_are_made_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, answers = sparse_rows(300, 5)
+    model = TallClassifier(tolerance=0.5).fit(x, answers[TallClassifier])
+    whole = model.predict_proba(x)
+    monkeypatch.setattr(shared, "PREDICTED_NUMBERS", 5 * 64)
+    np.testing.assert_allclose(model.predict_proba(csr_array(x)), whole, rtol=1e-9)
+
+
+def test_standardising_holds_a_tile_of_a_sparse_matrix_at_a_time() -> None:
+    """Means and scales, and a dense float32 array of the size of the answer: no float64 copy of it on the way."""
+    count, columns = 200_000, 40
+    entries = np.random.default_rng(1).integers(0, [[count], [columns]], (2, 100_000))
+    x = csr_array((np.ones(100_000), entries), shape=(count, columns))
+    tracemalloc.start()
+    scaling = standard_scaling(x, None, centred=True)
+    z = scaling.apply(x, dtype=np.float32)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < z.nbytes + 64 * 8 * BLOCK_NUMBERS / 8
+    np.testing.assert_allclose(z[:1000], (x[:1000].toarray() - scaling.means) / scaling.scales, rtol=1e-5)
+
+
+def test_a_sparse_matrix_beyond_memory_is_refused_before_it_is_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrices, "memory_bytes", lambda: 10**6)
+    x = csr_array((np.ones(2), ([0, 1], [0, 9_999])), shape=(10_000, 10_000))
+    with pytest.raises(tb.InputError, match=r"10,000 x 10,000: 0\.4 GB as the dense rows .* Try: fewer columns"):
+        TallClassifier().fit(x, np.arange(10_000) % 2)
 
 
 def test_standardising_is_weighted_and_leaves_a_constant_column_at_zero() -> None:

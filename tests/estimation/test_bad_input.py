@@ -12,6 +12,7 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
+from tallbayes.commands import options as command_options
 from tallbayes.errors import (
     DataError,
     InputError,
@@ -21,6 +22,7 @@ from tallbayes.errors import (
     TallbayesError,
     ToleranceError,
 )
+from tallbayes.estimator.estimands import DEFAULT_TOLERANCE
 
 NUM_ROWS = 200
 ROWS = logistic_rows(NUM_ROWS, (0.8, -0.2))
@@ -210,8 +212,11 @@ def test_two_tolerances() -> None:
     assert "tolerance and absolute_tolerance" in message
 
 
-def test_no_tolerance() -> None:
-    assert "got none" in refuse(ToleranceError, tolerance=None)
+def test_no_tolerance_is_the_one_of_the_command_line() -> None:
+    found = tb.estimate(LOGISTIC, ROWS, max_evaluations=20_000)
+    assert found.settings["tolerance"] == DEFAULT_TOLERANCE
+    (action,) = [each for each in command_options.ACCURACY[0] if each.name == "--tolerance"]
+    assert action.facts["help"].endswith(f"default {DEFAULT_TOLERANCE:g}")
 
 
 @pytest.mark.parametrize("names", [("mean",), ("mean", "sd", "median"), ("means", "sds"), ()])

@@ -13,6 +13,7 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
+from tallbayes.errors import ModelError
 
 TOLERANCE = 0.15
 
@@ -182,3 +183,14 @@ def test_paths_that_are_far_too_short_end_in_a_status():
     result = tb.estimate(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1, method=method)
     assert result.status in (tb.Status.paths_too_short, tb.Status.no_contraction)
     assert not result.converged
+
+
+def test_a_quantity_beyond_all_numbers_is_told_by_its_status_and_by_no_warning() -> None:
+    """Warnings are errors here."""
+    model = tb.Model(lambda m: -0.5 * m**2, lambda m, row: -0.5 * (row["y"] - m) ** 2, 0.0)
+    rows = {"y": np.random.default_rng(0).normal(size=50)}
+    result = tb.estimate(model, rows, {"huge": lambda m: jnp.exp(200 * m)}, tolerance=0.1, max_seconds=20)
+    assert result.status in (tb.Status.heavy_tails, tb.Status.infinite_variance)
+    assert not result["huge"].met
+    with pytest.raises(ModelError, match="too large to be squared"):
+        tb.estimate(model, rows, {"huge": lambda m: jnp.exp(800 * m)}, tolerance=0.1)

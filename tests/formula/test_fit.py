@@ -17,11 +17,11 @@ import pytest
 from written_out import written_out
 
 import tallbayes as tb
-from tallbayes.errors import DataError, InputError, TallbayesError, ToleranceError
+from tallbayes.errors import DataError, InputError, PosteriorError, TallbayesError, ToleranceError
 from tallbayes.formula.design import build_design
 from tallbayes.formula.encoding import Encoding
 from tallbayes.formula.units import in_own_units
-from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.catalogue import ALIASES, CATALOGUE
 
 NUM_ROWS = 2000
 FAR = 6.0
@@ -177,12 +177,63 @@ def test_the_predictor_is_the_same_in_both_units(family: str, formula: str, stan
         assert reported[extra] == pytest.approx(0.7 * response_scale)
 
 
+def test_the_table_goes_by_both_names_and_by_its_place() -> None:
+    question = {"formula": "late ~ hour", "tolerance": 0.5}
+    by_place = tb.fit("late ~ hour", ROWS, "logistic", tolerance=0.5)
+    for name in ("data", "table"):
+        np.testing.assert_array_equal(
+            tb.fit(**question, **{name: ROWS})["mean"].flat_value, by_place["mean"].flat_value
+        )
+
+
+@pytest.mark.parametrize(
+    ("alias", "name", "response"), [("binomial", "logistic", "late"), ("gaussian", "linear", "delay")]
+)
+def test_a_family_may_go_by_its_name_in_r(alias: str, name: str, response: str) -> None:
+    other, own = (tb.fit(f"{response} ~ hour", ROWS, family, tolerance=0.5) for family in (alias, name))
+    np.testing.assert_array_equal(other["mean"].flat_value, own["mean"].flat_value)
+    assert other.regression is not None
+    assert other.regression.family == name
+    assert other.notes[0].startswith(f"family: {alias} is {name} here")
+    assert ("weights k and n - k" in other.notes[0]) == (alias == "binomial")
+    assert own.notes == other.notes[1:]
+
+
+def test_every_alias_means_a_family() -> None:
+    assert set(ALIASES.values()) <= set(CATALOGUE)
+    assert not set(ALIASES) & set(CATALOGUE)
+
+
+def test_successes_out_of_trials_are_two_rows_with_weights() -> None:
+    """As the message says: the same posterior as that of the trials one by one, held to 6 standard errors of both."""
+    with pytest.raises(DataError, match="two rows, y = 1 and y = 0, with weights k and n - k"):
+        tb.fit("count ~ hour", ROWS, "binomial")
+    generator = np.random.default_rng(5)
+    x, trials = generator.normal(size=60), generator.integers(5, 40, 60)
+    successes = generator.binomial(trials, 1 / (1 + np.exp(0.5 - x)))
+    each = np.concatenate([np.arange(n) < k for k, n in zip(successes, trials, strict=True)])
+    one_by_one = {"y": each.astype(float), "x": np.repeat(x, trials)}
+    two_rows = {"y": np.repeat([1.0, 0.0], 60), "x": np.tile(x, 2), "w": np.append(successes, trials - successes)}
+    options = {"standardise": False, "tolerance": 0.05}
+    rows, pairs = tb.fit("y ~ x", one_by_one, **options), tb.fit("y ~ x", two_rows, weights="w", **options)
+    assert far_apart(rows["mean"], pairs["mean"].flat_value, pairs["mean"].flat_standard_error) < FAR
+
+
+def test_a_posterior_without_a_mode_is_told_by_the_names_of_columns() -> None:
+    rows = {**ROWS, "sure": np.where(HOUR.mean() < HOUR, 1.0, 0.0)}
+    with pytest.raises(PosteriorError, match=r"keeps rising as .hour. grows .* the data are separated") as caught:
+        tb.fit("sure ~ hour", rows, prior_scale=float("inf"), tolerance=0.1)
+    assert "theta" not in str(caught.value)
+
+
 BAD: dict[str, tuple[type[TallbayesError], dict[str, Any], str]] = {
     "a family's name": (InputError, {"family": "logit"}, "'logistic'"),
     "no family": (InputError, {"family": tb.families.logistic()}, "one of logistic"),
     "a family's option": (InputError, {"family": "student_t", "family_options": {"freedom": 3}}, "degrees_of_freedom"),
     "an option of the estimate": (InputError, {"max_second": 3}, "'max_seconds'"),
-    "no tolerance": (ToleranceError, {"tolerance": None}, "tolerance=0.01"),
+    "two tolerances": (ToleranceError, {"absolute_tolerance": 0.1}, "tolerance=0.01"),
+    "no table": (InputError, {"table": None}, "got neither"),
+    "two tables": (InputError, {"data": ROWS}, "got both"),
     "a prior by an unknown name": (InputError, {"prior_scale": {"Hour": 2.0}}, "'hour'"),
     "too few priors": (InputError, {"prior_scale": [1.0, 2.0]}, "2 for 1 columns"),
     "a name that is taken": (InputError, {"formula": "late ~ Intercept"}, "'Intercept'"),

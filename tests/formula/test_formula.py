@@ -269,7 +269,7 @@ BAD_FORMULAS = {
     "no right side": ("late ~ ", "on the right of ~"),
     "no terms at all": ("late ~ 0", "late ~ 1"),
     "not text": (3, "a int"),
-    "two parts": ("late ~ hour | distance", "a | b"),
+    "two parts": ("late ~ hour | distance", "group effects"),
     "the response among the terms": ("late ~ hour + late", "'late' on both sides"),
     "a function of all rows": ("late ~ I(hour - np.mean(hour))", "np.mean"),
     "a method": ("late ~ hour.mean()", "hour.mean"),

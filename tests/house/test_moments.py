@@ -115,3 +115,31 @@ def test_raw_second_moments_do_cancel_far_from_zero() -> None:
     count = len(samples)
     raw = (np.mean(samples**2) - np.mean(samples) ** 2) * count / (count - 1)
     assert abs(raw / variance - 1) > 1e-3
+
+
+EXTREME = {
+    "overflow in powers": [1e200, -1e200, 0.0],
+    "overflow in the fourth power alone": [1e90, -1e90, 0.0],
+    "infinite": [np.inf, 1.0, 2.0],
+    "not a number": [np.nan, 1.0, 2.0],
+    "below the least square": [1e-90, -1e-90, 0.0],
+}
+
+
+@pytest.mark.parametrize("name", EXTREME)
+def test_extreme_samples_warn_of_nothing_and_are_never_taken_for_light(name: str) -> None:
+    """Warnings are errors here. A sample whose kurtosis cannot be known has an infinite one, alone and among others."""
+    samples = np.array(EXTREME[name])[:, None]
+    alone, others = Moments.of(samples, ((0, 0),)), Moments.of(np.arange(5.0)[:, None], ((0, 0),))
+    both = merge_all([others, alone])
+    assert both.count == 8
+    if name != "below the least square":
+        assert alone.kurtosis[0] == np.inf or alone.kurtosis[0] == pytest.approx(1.5)
+        assert not both.kurtosis[0] <= 3.0
+
+
+def test_no_samples_at_all_are_nothing_to_add() -> None:
+    nothing, some = Moments.of(np.empty((0, 2))), Moments.of(np.arange(6.0).reshape(3, 2))
+    assert nothing.kurtosis.tolist() == [3.0, 3.0]
+    assert nothing.merge(nothing).variance.tolist() == [0.0, 0.0]
+    np.testing.assert_array_equal(nothing.merge(some).variance, some.variance)

@@ -206,11 +206,13 @@ def truncated_gzip(place: Path) -> list[Path]:
 
 
 LATE_TEXT = "\n".join(["id,v", *(f"{row},{row}" for row in range(2000)), "2000,abc"]) + "\n"
-DATE = pa.array([0, 1], pa.date32())
 REFUSALS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "infinite": (csv_of("x\n1\n2\ninf\n"), "finite numbers in column 'x'; got inf in row 3 of 'a.csv'"),
-    "dates": (files_of({"a.parquet": {"d": DATE}}), "numbers or text in column 'd' of 'a.parquet'; got date32"),
-    "times in CSV": (csv_of("d\n2020-01-01 10:00:00\n"), "numbers or text in column 'd' of 'a.csv'; got timestamp"),
+    "lists": (files_of({"a.parquet": {"d": [[1], [2]]}}), "numbers or text in column 'd' of 'a.parquet'; got list"),
+    "dates and text": (
+        files_of({"a.csv": "d\n2020-01-01\n", "b.csv": "d\nMay\n"}),
+        "column 'd' of kind 'time' in 'b.csv' too; got 'text'",
+    ),
     "another column": (csv_of("a,b\n1,2\n"), "a column 'hour'; got no such column in 'a.csv'"),
     "a column less": (files_of({"a.csv": "a,b\n1,2\n", "b.csv": "a\n1\n"}), "a column 'b'; got no such.*'b.csv'"),
     "a column more": (files_of({"a.csv": "a\n1\n", "b.csv": "a,b\n1,2\n"}), "got 'b' in 'b.csv', which 'a.csv' does"),

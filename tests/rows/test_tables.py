@@ -242,7 +242,7 @@ def test_something_that_is_no_table() -> None:
 
 def test_what_is_installed_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r"pip install 'tallbayes\[data\]'"):
+    with pytest.raises(InputError, match=r'pip install "tallbayes\[data\]"'):
         open_source(COLUMNS)
 
 

@@ -49,6 +49,10 @@ class Anchor:
     has_mode: bool = True
     derived: Derived | None = field(default=None, repr=False, metadata={"kept": False})
 
+    def __repr__(self) -> str:
+        kind = "the mode" if self.has_mode and not self.recentred else "a Gaussian in balance"
+        return f"<tallbayes.Anchor at {kind}: {len(self.mode):,} parameters, {self.num_rows:,} rows>"
+
     def with_derived(self) -> Anchor:
         """The same to the bit wherever it is taken."""
         parts = self.factor, self.whitening, self.mismatch, self.covariance

@@ -8,12 +8,13 @@ Where there is no mode, or no unique one, the error says which way the posterior
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from tallbayes.anchor.expansion import Expansion, require_finite
 from tallbayes.errors import ImproperPosteriorError, NoConvergenceError, RankDeficientError, explain
+from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 
 log = logging.getLogger("tallbayes")
@@ -24,6 +25,7 @@ Propose = Callable[[Expansion, float], Floats | None]
 MAX_ITERATIONS = 100
 SINGULAR = 1e-12
 VANISHED = 1e-9
+MOST_NAMED = 6
 
 
 def climb(
@@ -114,19 +116,34 @@ def _require_full_rank(here: Expansion) -> None:
     values, vectors = np.linalg.eigh(here.hessian / np.outer(scale, scale))
     if values[0] > SINGULAR:
         return
-    direction = np.abs(vectors[:, 0])
-    involved = [int(j) for j in np.flatnonzero(direction > 0.3 * direction.max())[:6]]
+    # Which vectors span a space without curvature is chance; how much of each parameter is in it is not.
+    share = np.sum(vectors[:, values <= SINGULAR] ** 2, axis=1)
+    involved = tuple(int(j) for j in np.flatnonzero(share > 0.1 * share.max())[:MOST_NAMED])
     if values[0] < -SINGULAR:
         hint = "other start values, away from a point of symmetry"
-        got = f"a saddle: one that is indefinite along parameters {involved}"
-        raise NoConvergenceError(explain("a positive definite Hessian at the mode", got, hint))
-    raise RankDeficientError(
-        explain(
-            "a positive definite Hessian at the mode",
-            f"one that is singular along parameters {involved}",
-            "drop collinear or constant columns among these, or give them a proper prior",
-        )
-    )
+        got = f"a saddle: one that is indefinite along parameters {list(involved)}"
+        raise NoConvergenceError(explain("a positive definite Hessian at the mode", got, hint), involved)
+    raise flat_along(involved)
+
+
+def flat_along(places: tuple[int, ...], target: Target | None = None) -> RankDeficientError:
+    """The error of a log posterior that does not change along some parameters, together or each."""
+    names = named(places, target)
+    hint = "a proper prior for it, or a model without it: neither rows nor prior tell what it is"
+    if len(places) > 1:
+        hint = "a proper prior for them, or a model with fewer: neither rows nor prior tell what each of them is"
+    if target is not None and target.predictor is not None:
+        hint = "drop collinear or constant columns of x among these, or give them a proper prior"
+    expected, got = "a log posterior that is curved in every direction at its mode", f"one that is flat along {names}"
+    return RankDeficientError(explain(expected, got, hint), places)
+
+
+def named(places: Iterable[int], target: Target | None) -> str:
+    """Parameters as their owner would write them; by number where it is not known whose they are."""
+    if target is None:
+        return f"parameters {list(places)}"
+    names = target.space.paths()
+    return ", ".join(names[place] for place in places)
 
 
 def _require_proper(here: Expansion, start: Expansion, scale: Floats, values: Floats, vectors: Floats) -> None:
@@ -137,16 +154,15 @@ def _require_proper(here: Expansion, start: Expansion, scale: Floats, values: Fl
     had_curvature = direction @ start.hessian @ direction > VANISHED
     if not 0 <= values[0] < VANISHED or held or not had_curvature:
         return
-    raise improper(here, int(np.argmax(np.abs(direction))))
+    parameter = int(np.argmax(np.abs(direction)))
+    raise improper((parameter,), float(here.theta[parameter]))
 
 
-def improper(here: Expansion, parameter: int) -> ImproperPosteriorError:
-    """The error of a log density that keeps rising as one parameter grows."""
-    return ImproperPosteriorError(
-        explain(
-            "a posterior with a mode",
-            f"a log density that keeps rising as parameter {parameter} grows "
-            f"(now {here.theta[parameter]:.3g}): the data are separated and the prior is flat",
-            "a proper prior, for a family prior_scale=2.5",
-        )
-    )
+def improper(places: tuple[int, ...], value: float, target: Target | None = None) -> ImproperPosteriorError:
+    """The error of a log density that keeps rising as one parameter grows, or falls."""
+    way = f"{'grows' if value > 0 else 'falls'} (now {value:.3g})"
+    is_family = target is None or target.predictor is not None
+    why = "the data are separated and the prior is flat" if is_family else "neither rows nor prior hold it"
+    hint = "a proper prior, for a family prior_scale=2.5" if is_family else "a proper prior for it"
+    got = f"a log density that keeps rising as {named(places, target)} {way}: {why}"
+    return ImproperPosteriorError(explain("a posterior with a mode", got, hint), places, value)

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tallbayes.anchor.ascent import VANISHED, Evaluate, improper, search_line
+from tallbayes.anchor.ascent import MOST_NAMED, VANISHED, Evaluate, flat_along, improper, search_line
 from tallbayes.anchor.expansion import Expansion
-from tallbayes.errors import NoConvergenceError, RankDeficientError, explain
+from tallbayes.errors import NoConvergenceError, explain
 from tallbayes.moments import Floats
 
 log = logging.getLogger("tallbayes")
@@ -55,13 +55,7 @@ def climb_diagonal(
         raise _unfinished(_norm(here.gradient, scale), f"{MAX_ROUNDS} renewals of the diagonal")
     flat = np.flatnonzero(~(here.hessian > 0))
     if flat.size:
-        raise RankDeficientError(
-            explain(
-                "a log posterior that is curved along every parameter at the mode",
-                f"none along parameters {[int(j) for j in flat[:6]]}",
-                "drop constant columns among these, or give them a proper prior",
-            )
-        )
+        raise flat_along(tuple(int(j) for j in flat[:MOST_NAMED]))
     return here
 
 
@@ -109,7 +103,8 @@ def _require_proper(here: Expansion, first: Expansion) -> None:
     held = (prior_now > here.hessian / 2) & (prior_now > VANISHED * prior_then)
     vanished = (first.hessian > 0) & (here.hessian < VANISHED * first.hessian) & ~held
     if np.any(vanished):
-        raise improper(here, int(np.argmax(vanished)))
+        parameter = int(np.argmax(vanished))
+        raise improper((parameter,), float(here.theta[parameter]))
 
 
 def _unfinished(slope: float, limit: str) -> NoConvergenceError:

@@ -15,11 +15,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.ascent import flat_along, improper, named
 from tallbayes.anchor.balance import Balance, Gaussian, ascend, first_gaussian, shift_of
 from tallbayes.anchor.expansion import Expansion, Survey
 from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, find_anchor
 from tallbayes.anchor.sums import Curvature
-from tallbayes.errors import NoConvergenceError, NonFiniteError, PosteriorError, explain
+from tallbayes.errors import (
+    ImproperPosteriorError,
+    NoConvergenceError,
+    NonFiniteError,
+    PosteriorError,
+    RankDeficientError,
+    explain,
+)
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
@@ -73,6 +81,10 @@ def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: 
     """
     try:
         return find_anchor(target, table, start, executor)
+    except RankDeficientError as error:
+        raise flat_along(error.places, target) from error
+    except ImproperPosteriorError as error:
+        raise improper(error.places, error.value, target) from error
     except (NoConvergenceError, NonFiniteError) as error:
         refusal: PosteriorError = error
     dense = target.dimension <= DENSE_LIMIT
@@ -107,12 +119,11 @@ def _runs_off(refusal: PosteriorError) -> NoConvergenceError:
 
 def _open(target: Target, start: Floats, end: Gaussian) -> NoConvergenceError:
     """The error of a posterior with neither mode nor balance: it names the parameters that went farthest."""
-    names = target.space.labels()
     farthest = np.argsort(-np.abs(end.theta - start) / end.sd)[:3]
     return NoConvergenceError(
         explain(
             "a posterior with a mode, or with a Gaussian in balance with it",
-            f"neither: the log density is open first of all along {', '.join(names[j] for j in farthest)}",
+            f"neither: the log density is open first of all along {named(farthest, target)}",
             f"{NON_CENTRED}, tighter priors of the scales, or other start values",
         )
     )

@@ -13,7 +13,9 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
+from typing import Any
 
+import tallbayes
 from tallbayes.commands.options import COMMANDS, EXIT_CODES, Command, Option
 from tallbayes.errors import TallbayesError, explain
 
@@ -69,14 +71,23 @@ def in_options(message: str) -> str:
     return re.sub(r"--\w+", lambda match: match[0].replace("_", "-"), message)
 
 
+class _Version(argparse.Action):
+    """Looked up when it is asked for: that takes as long as the whole of --help."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"tallbayes {tallbayes.__version__}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tallbayes",
-        usage="tallbayes COMMAND ...",
+        usage="tallbayes COMMAND ... | --version",
         description="Posterior expectations to a prescribed accuracy, for models of many rows.",
         epilog=EXIT_CODES,
         formatter_class=_Formatter,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(required=True, metavar="COMMAND ...", title="commands")
     for each in COMMANDS:
         command = commands.add_parser(

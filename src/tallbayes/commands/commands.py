@@ -16,13 +16,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from io import TextIOWrapper
 from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
-from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain
+from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain, require_extra
 from tallbayes.programs.disk_cache import use_compile_cache
 from tallbayes.progress import Display, teller, terminal
 from tallbayes.results.result import Result
@@ -47,7 +46,6 @@ from tallbayes.watch import watching
 
 STOPPED_EARLY = 3
 ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
-DEFAULT_TOLERANCE = 0.01
 MODEL = ("prior_scale", "intercept_scale", "missing", "weights", "offset")
 FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
 BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
@@ -244,9 +242,6 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
         from tallbayes.methods.randomised import Randomised
 
     given = vars(options)
-    accuracy = {kind: given[kind] for kind in ACCURACIES}
-    if all(size is None for size in accuracy.values()):
-        accuracy["tolerance"] = DEFAULT_TOLERANCE
     with _workers(options.dask) as executor:
         return fit_formula(
             options.formula,
@@ -258,8 +253,7 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
             progress=display,
             ledger=ledger,
             executor=executor,
-            **accuracy,
-            **{name: given[name] for name in (*MODEL, *BUDGETS)},
+            **{name: given[name] for name in (*ACCURACIES, *MODEL, *BUDGETS)},
         )
 
 
@@ -269,11 +263,7 @@ def _workers(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    try:
-        client_of = import_module("distributed").Client
-    except ImportError as error:
-        hint = "pip install 'tallbayes[dask]'"
-        raise InputError(explain("dask.distributed, for --dask", "it is not installed", hint)) from error
+    client_of = require_extra("distributed", "dask", "--dask").Client
     try:
         client = client_of(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
@@ -344,7 +334,9 @@ def _print(result: Result, settings: dict[str, Any], options: argparse.Namespace
     if options.json:
         print(to_json(result, settings))
     else:
-        width = shutil.get_terminal_size(fallback=(WIDTH, 24)).columns
+        # What reads a pipe has no width, and wants names whole, unless it is told one.
+        told = sys.stdout.isatty() or "COLUMNS" in os.environ
+        width = shutil.get_terminal_size(fallback=(WIDTH, 24)).columns if told else None
         print(brief(result, settings, width, full=options.full))
     sys.stdout.flush()
 

@@ -125,7 +125,7 @@ BUDGET = (
 )
 MODEL = (
     _option("--formula", 'such as "late ~ hour + C(carrier)"', required=True),
-    _option("--family", f"{', '.join(CATALOGUE)}; default logistic", default="logistic"),
+    _option("--family", f"{', '.join(CATALOGUE)}; default logistic; names of R and brms too", default="logistic"),
     _number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
     _number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),
     _flag("--raw", "state priors for columns as they are, not standardised"),

@@ -20,6 +20,7 @@ from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.result import Cost, Level, Rates, Regression, Result
 from tallbayes.sampler.levels import Problem
 from tallbayes.sampler.roles import Dynamics
+from tallbayes.setup.corners import corner_note
 from tallbayes.setup.preparation import Prepared
 from tallbayes.setup.record import Search
 
@@ -28,7 +29,7 @@ def conclude(
     finished: Finished,
     prepared: Prepared,
     method: Method,
-    settings: dict[str, Any],
+    settings: Any,
     search: Search,
     continuation: Callable[..., Result],
 ) -> Result:
@@ -62,12 +63,24 @@ def conclude(
         method=describe(method, _problem(run)),
         settings=settings,
         tuning=finished.tuning,
-        notes=(*search[1], *_notes_of_tails(run), *_notes_of_slow(run)),
+        notes=(
+            *search[1],
+            *_notes_of_tails(run),
+            *_notes_of_slow(run),
+            *_notes_of_corners(prepared, converged),
+        ),
         posterior=posterior_of(finished, prepared),
         regression=regression_of(prepared.target),
         random_tail=finished.randomised is not None,
         continuation=continuation,
     )
+
+
+def _notes_of_corners(prepared: Prepared, converged: bool) -> tuple[str, ...]:
+    """Looked for where something was amiss, in a model of one's own: the priors of families are smooth."""
+    if prepared.target.predictor is not None or (converged and prepared.anchor.has_mode):
+        return ()
+    return corner_note(prepared.target, prepared.anchor)
 
 
 def _notes_of_tails(run: Run) -> tuple[str, ...]:

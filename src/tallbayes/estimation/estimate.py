@@ -60,13 +60,13 @@ def estimate(
     """Posterior expectations of `quantities`, each to the prescribed RMSE.
 
     `data` is a pytree of arrays that share a leading axis, or a table on disk (`tb.open_table`); `quantities` maps
-    names to functions of theta ("mean" and "sd" of every parameter by default). Exactly one tolerance is given, for all
-    quantities or by name. `weights` are numbers >= 0, one a row: how many equal rows it stands for; of a table on disk,
-    the name of a field. Bad input raises; trouble at run time is told by `result.status`. `result.posterior` answers
-    what is asked afterwards, unless `keep_posterior=False`; with `interval_tolerance` the run goes on until the ends of
-    all 95% intervals err by no more than so many posterior sds, which can cost many times as much as a mean to the
-    same. `max_seconds` holds from the call on, and what is there by then is the result: at the least the answer of the
-    Gaussian at the mode, with its error unknown.
+    names to functions of theta ("mean" and "sd" of every parameter by default). One tolerance is given, for all
+    quantities or by name; where none is, it is 0.01 posterior sds. `weights` are numbers >= 0, one a row: how many
+    equal rows it stands for; of a table on disk, the name of a field. Bad input raises; trouble at run time is told by
+    `result.status`. `result.posterior` answers what is asked afterwards, unless `keep_posterior=False`; with
+    `interval_tolerance` the run goes on until the ends of all 95% intervals err by no more than so many posterior sds,
+    which can cost many times as much as a mean to the same. `max_seconds` holds from the call on, and what is there by
+    then is the result: at the least the answer of the Gaussian at the mode, with its error unknown.
 
     `executor` is any `concurrent.futures.Executor`: threads of this process if None, spawned processes, or dask's
     `client.get_executor()`. With a `ledger` every finished block is on disk: the same call goes on after a crash and

@@ -37,7 +37,7 @@ def outline(
     known: Known,
     status: Status,
     asked: Any,
-    settings: dict[str, Any],
+    settings: Any,
     phase: str,
     cost: Cost,
     continuation: Callable[..., Result],
@@ -68,9 +68,7 @@ def outline(
     )
 
 
-def blank(
-    status: Status, names: Sequence[str], settings: dict[str, Any], phase: str, seconds: float, again: Any
-) -> Result:
+def blank(status: Status, names: Sequence[str], settings: Any, phase: str, seconds: float, again: Any) -> Result:
     """The result where not even the parameters are known, as before a table is read."""
     none: Floats = np.empty(0)
     empty = Structure.container("dict", [])

@@ -27,6 +27,7 @@ from tallbayes.moments import Floats, Moments
 from tallbayes.structure import Structure
 
 KINDS = ("tolerance", "relative_tolerance", "absolute_tolerance")
+DEFAULT_TOLERANCE = 0.01
 
 if TYPE_CHECKING:
     from tallbayes.model.observables import Observables
@@ -216,16 +217,13 @@ class Tolerances:
 
 
 def check_tolerances(given: Mapping[str, Any]) -> tuple[str, Any]:
-    """Exactly one kind, positive and finite; returns it with its size or sizes."""
+    """At most one kind, positive and finite; returns it with its size or sizes, the default where none is given."""
     present = {kind: size for kind, size in given.items() if size is not None}
-    if len(present) != 1:
-        raise ToleranceError(
-            explain(
-                "exactly one of tolerance, relative_tolerance and absolute_tolerance",
-                " and ".join(present) or "none",
-                "tolerance=0.01 for an error of 1% of a posterior sd",
-            )
-        )
+    if len(present) > 1:
+        expected, got = f"one of {', '.join(KINDS[:-1])} and {KINDS[-1]}", " and ".join(present)
+        hint = "tolerance=0.01 alone, for an error of 1% of a posterior sd"
+        raise ToleranceError(explain(expected, got, hint))
+    present = present or {KINDS[0]: DEFAULT_TOLERANCE}
     (kind, size), *_ = present.items()
     if isinstance(size, Mapping) and not size:
         raise ToleranceError(explain(f"a {kind} for each quantity", "an empty dict", "one number for all of them"))

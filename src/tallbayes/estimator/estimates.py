@@ -71,6 +71,12 @@ class Estimate:
     flat_work: Floats | None = field(default=None, repr=False)
     level_variance: Floats | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        if np.isfinite(self.flat_tolerance).any():
+            met = "met its tolerance" if self.met else "did not meet its tolerance"
+            return f"<tallbayes.Estimate {self.name!r}: {len(self.flat_value):,} numbers, {met}>"
+        return f"<tallbayes.Estimate {self.name!r}: {len(self.flat_value):,} numbers>"
+
     @property
     def value(self) -> Any:
         return self.structure.build(self.flat_value)

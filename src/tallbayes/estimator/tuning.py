@@ -115,7 +115,7 @@ def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -
     window = known.trial.window if known else tuner.choices.windows[0]
     search = Search(tuner, [known] if known else [], window, time)
     best, contraction = search.find_pair()
-    while contracts(contraction) and (wider := search.widen(best)) is not None:
+    while contracts(contraction) and not contraction.slow and (wider := search.widen(best)) is not None:
         search.seen, search.window = [wider], wider.trial.window
         best, contraction = search.find_pair()
     problem = search.configured(best.trial)

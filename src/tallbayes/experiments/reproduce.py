@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tallbayes.errors import require_extra
 from tallbayes.experiments import accuracy, coupled_paths, decay, page, scaling, slopes, style
 from tallbayes.experiments.claims import Claim, Shown
 from tallbayes.experiments.store import Store
@@ -40,6 +41,8 @@ UNMEASURED = [
 
 def reproduce(names: list[str], folder: Path, quick: bool, tell: Callable[[str], None]) -> Path:
     """Complete these figures (all, if none is named) and write the page of all that is there."""
+    # What is computed can only be shown by it: better told now than after half an hour.
+    require_extra("matplotlib", "plot", "the figures of reproduce")
     store = Store(folder / "results")
     for name in names or list(FIGURES):
         for needed in (*getattr(FIGURES[name], "NEEDS", ()), name):

@@ -75,7 +75,7 @@ def _in_memory(request: Request, parsed: Parsed, source: Source) -> Design:
 def _complete_rows(request: Request, parsed: Parsed, source: Source) -> tuple[Any, int]:
     """All columns that are used, without the rows that miss a value; and how many rows there were."""
     named = [name for name in request.beside.values() if isinstance(name, str)]
-    rows = source.read([*parsed.left_columns, *parsed.right_columns, *named])
+    rows = source.read([*parsed.columns, *named])
     for name, values in request.beside.items():
         if values is not None and not isinstance(values, str):
             column = as_arrow(name, values)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.coding import Coding
-from tallbayes.formula.encoding import Encoding
+from tallbayes.formula.encoding import Encoding, offset_of
 from tallbayes.formula.expressions import Parsed, parse
 from tallbayes.formula.outcomes import Outcome, read_outcome
 from tallbayes.formula.standardising import read_rule
@@ -106,7 +106,10 @@ def read_part(
 ) -> tuple[Outcome, np.ndarray | None, np.ndarray | None]:
     """Response, offset and weights of rows; of some of all rows with what is known of these, as in `read_outcome`."""
     outcome = read_outcome(parsed, rows, request.response, states, levels)
-    return outcome, _numbers("offset", request.offset, rows), _numbers("weights", request.weights, rows)
+    offset = _numbers("offset", request.offset, rows)
+    if parsed.offset:
+        offset = offset_of(parsed.offset, parsed.offset_columns, rows) + (0.0 if offset is None else offset)
+    return outcome, offset, _numbers("weights", request.weights, rows)
 
 
 def place_of(name: str, given: Any) -> str:
@@ -143,8 +146,19 @@ def describe(
     the rows of the design, and all there were.
     """
     means, scales = (tuple(each.tolist()) for each in units)
-    encoding, notes = Encoding(coding, means, scales, parsed.left, outcome.classes), outcome.notes(parsed.left)
-    count, total = counts
+    encoding = Encoding(
+        coding,
+        means,
+        scales,
+        parsed.left,
+        outcome.classes,
+        offset_terms=parsed.offset,
+        offset_columns=parsed.offset_columns,
+    )
+    notes, (count, total) = outcome.notes(parsed.left), counts
+    if parsed.left_out:
+        dates = ", ".join(parsed.left_out)
+        notes += (f"dates: the . leaves out {dates}; hour(), weekday(), month(), days() make numbers of them",)
     if count < total:
         notes += (f"missing: {total - count} of {total} rows had a missing value and were dropped",)
     if response is None:

@@ -7,15 +7,15 @@ An encoding is written as JSON-able data and read back without unpickling anythi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.coding import Coding, IndexedTerm
-from tallbayes.formula.expressions import read_side
+from tallbayes.formula.coding import Coding, IndexedTerm, evaluate_response
+from tallbayes.formula.expressions import read_expression, read_side
 from tallbayes.formula.standardising import apply
 from tallbayes.rows.columns import count_missing
 from tallbayes.rows.sources import open_source
@@ -28,7 +28,8 @@ class Encoding:
     """How columns were made: the coding of the right side, means and scales, the response and its classes.
 
     Where a fit standardised the response too, y = (response - response_mean) / response_scale. `offset` is the column
-    that was added to the linear predictor, or "" where that was an array.
+    that was added to the linear predictor, or "" where that was an array; `offset_terms` is what offset(...) in the
+    formula adds to it, of `offset_columns`.
     """
 
     coding: Coding
@@ -39,10 +40,13 @@ class Encoding:
     response_mean: float = 0.0
     response_scale: float = 1.0
     offset: str | None = None
+    offset_terms: str = ""
+    offset_columns: tuple[str, ...] = ()
 
     @property
     def formula(self) -> str:
-        return f"{self.response} ~ {self.coding.right}"
+        terms = f" + offset({self.offset_terms})" if self.offset_terms else ""
+        return f"{self.response} ~ {self.coding.right}{terms}"
 
     def encode(self, table: Any) -> np.ndarray:
         """The columns (N, d) of new rows, which need no response, from anything that `open_source` opens.
@@ -85,7 +89,20 @@ class Encoding:
         classes = None if plain["classes"] is None else tuple(plain["classes"])
         units = plain["response_mean"], plain["response_scale"]
         numbers = tuple(plain["means"]), tuple(plain["scales"])
-        return cls(coding, *numbers, plain["response"], classes, *units, plain.get("offset"))
+        terms, columns = plain.get("offset_terms", ""), tuple(plain.get("offset_columns", ()))
+        if terms:
+            read_expression(terms, columns)
+        return cls(coding, *numbers, plain["response"], classes, *units, plain.get("offset"), terms, columns)
+
+
+def offset_of(terms: str, columns: Sequence[str], rows: Any) -> np.ndarray:
+    """What offset(...) in a formula makes of rows."""
+    values = evaluate_response(terms, rows.select(columns or rows.column_names[:1])).astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        got = f"{values[bad[0]]} at row {bad[0]}"
+        raise DataError(explain(f"finite numbers in offset({terms})", got, "look at zeros: log(0) is not finite"))
+    return values
 
 
 def require_complete(table: Any) -> None:

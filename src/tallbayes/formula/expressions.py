@@ -1,6 +1,8 @@
 """Formulas as text: cut at the tilde, the dot written out, every expression held to functions of its own row.
 
-    "late ~ . - carrier"   ->   left "late",   right "(hour + carrier) - carrier"
+    "late ~ . - carrier"             ->   left "late",   right "(hour + carrier) - carrier"
+    "late ~ hour + offset(log(n))"   ->   left "late",   right "hour",   offset "log(n)"
+    "late ~ weekday(time)"           ->   left "late",   right "`weekday(time)`", a column that sources make
 
 An expression is made of columns, numbers, operators, NumPy's elementwise functions and the functions named here, and
 of nothing else. So its value depends on its own row and on what a stateful transform remembers: rows can be encoded
@@ -19,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.rows.columns import require
+from tallbayes.model.catalogue import TRIALS
+from tallbayes.rows.columns import PARTS, not_a_part, parts_in, quote_parts, require
 from tallbayes.rows.sources import Source, no_such_column
 
 STATEFUL = frozenset({"bs", "cc", "center", "cr", "cs", "poly", "scale", "standardize"})
@@ -27,6 +30,13 @@ CONTRASTS = frozenset({"Diff", "Helmert", "Poly", "Sum", "Treatment"})
 ROWWISE = frozenset({"I", "C", "abs", "exp", "exp2", "log", "log10", "log2"})
 FUNCTIONS = STATEFUL | CONTRASTS | ROWWISE
 NUMPY_VALUES = frozenset({"clip", "e", "pi", "where"})
+# What is written otherwise in R.
+ELSEWHERE = {
+    "cbind": TRIALS,
+    "factor": "C(column)",
+    "ns": "cr(column, df=5), a natural spline",
+    "s": "cr(column, df=5), a spline whose number of knots is given",
+}
 NODES = (
     ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Load, ast.Constant, ast.BinOp, ast.operator,
     ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop, ast.List, ast.Tuple, ast.Dict,
@@ -49,12 +59,23 @@ class Expression:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The two sides of a formula, as text without dots, and the columns of each in their order."""
+    """The two sides of a formula, as text without dots, and the columns of each in their order.
+
+    `offset` is what is added to the linear predictor as it is; `left_out` are the dates that a dot does not stand for.
+    """
 
     left: str
     right: str
     left_columns: tuple[str, ...]
     right_columns: tuple[str, ...]
+    offset: str = ""
+    offset_columns: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that are read, each once."""
+        return tuple(dict.fromkeys((*self.left_columns, *self.right_columns, *self.offset_columns)))
 
     @property
     def is_column(self) -> bool:
@@ -64,13 +85,19 @@ class Parsed:
 
 def parse(formula: str, source: Source, apart: Iterable[str] = ()) -> Parsed:
     """Check a formula against the columns of a source; a dot stands for all columns but the left side's and `apart`."""
-    left, right = _cut(formula)
-    response = read_expression(quoted_name(left) or left, source.names) if left else None
+    left, right = (quote_parts(side) for side in _cut(formula))
+    _refuse_bars(left, right)
+    right, offset = _take_offsets(right)
+    names = (*source.names, *parts_in(f"{left} {right} {offset}"))
+    response = read_expression(quoted_name(left) or left, names) if left else None
     if response is None:
         raise InputError(explain("a response on the left of ~", repr(formula), "'late ~ hour + carrier'"))
-    rest = [name for name in source.names if name not in {*response.columns, *apart}]
-    right = _write_out_dots(right, rest)
-    return Parsed(left, right, response.columns, read_side(right, source.names))
+    right, left_out = _write_out_dots(right, {*response.columns, *apart}, source)
+    added = read_expression(offset, names) if offset else Expression((), frozenset())
+    if offset and (added.functions & (STATEFUL | {"C"}) or not added.columns):
+        raise _no_offset(f"offset({offset})")
+    columns = response.columns, read_side(right, names)
+    return Parsed(left, right, *columns, offset, added.columns, left_out)
 
 
 def read_side(side: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -97,7 +124,9 @@ def read_expression(text: str, names: Sequence[str]) -> Expression:
         tree = ast.parse(re.sub("`([^`]*)`", alias, text).strip(), mode="eval")
     except SyntaxError as error:
         where = f"{error.msg} at character {error.offset} of {text!r}"
-        raise InputError(explain("Python expressions in a formula", where, "I(hour**2), np.log(distance)")) from error
+        raise InputError(
+            explain("Python expressions in a formula", where, "I(hour**2), np.log(distance), C(carrier)")
+        ) from error
     quoted = {short: name for name, short in aliases.items()}
     columns, functions = [], set()
     callables = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
@@ -152,14 +181,68 @@ def _cut(formula: str) -> tuple[str, str]:
     return left, right
 
 
-def _write_out_dots(right: str, names: list[str]) -> str:
+def _refuse_bars(left: str, right: str) -> None:
+    """Bars are group effects, or the trials of a binomial response, in other packages."""
+    if any(_is_operator(token, "|") for token in _tokens(left)):
+        raise InputError(explain("a response without a bar", repr(left), TRIALS))
+    if not any(_is_operator(token, "|") for token in _tokens(right)):
+        return
+    found = re.search(r"\([^()|]*\|+([^()|]*)\)", right)
+    group = (found[1] if found else right.rpartition("|")[2]).strip()
+    hint = (
+        f"C({group}) for a coefficient a level, each with its own prior and no scale that is learnt for all of them; "
+        "or group effects with such a scale in a tb.Model or a NumPyro model (docs/doors.md)"
+    )
+    got = f"{found[0] if found else repr(right)}: group effects, for which there is no door yet"
+    raise InputError(explain("terms without a bar", got, hint))
+
+
+def _take_offsets(right: str) -> tuple[str, str]:
+    """The terms without those that are offset(...), and the sum of what is in these."""
+    tokens, depth, cuts, found = _tokens(right), 0, [], []
+    for place, token in enumerate(tokens):
+        depth += (token.token == "(") - (token.token == ")")
+        if token.kind.value != "python" or not re.match(r"offset\s*\(", token.token):
+            continue
+        before, after = (tokens[at] if 0 <= at < len(tokens) else None for at in (place - 1, place + 1))
+        is_term = (before is None or _is_operator(before, "+")) and (after is None or after.token in ("+", "-"))
+        inside = re.fullmatch(r"offset\s*\((.*)\)", token.token, re.DOTALL)
+        if depth or not is_term or inside is None or not inside[1].strip():
+            raise _no_offset(token.token)
+        found.append(inside[1].strip())
+        start = token.source_start if before is None else before.source_start
+        cuts.append((start, token.source_end + 1))
+    for start, stop in reversed(cuts):
+        right = right[:start] + right[stop:]
+    # What follows a first term that is gone begins with its sign.
+    right = re.sub(r"^\s*\+", "", right).strip()
+    right = f"1 {right}".strip() if not right or right.startswith("-") else right
+    return right, found[0] if len(found) == 1 else " + ".join(f"({each})" for each in found)
+
+
+def _no_offset(text: str) -> InputError:
+    hint = "y ~ x + offset(log(exposure)), with columns, numbers and functions of a row inside"
+    return InputError(explain("offset(...) as a term by itself", repr(text), hint))
+
+
+def _is_operator(token: Any, sign: str) -> bool:
+    return token.kind.value == "operator" and sign in token.token
+
+
+def _write_out_dots(right: str, apart: set[str], source: Source) -> tuple[str, tuple[str, ...]]:
+    """The terms with columns in place of dots, and the dates that these do not stand for."""
     dots = [token for token in _tokens(right) if token.token == "."]
-    if dots and not names:
+    if not dots:
+        return right, ()
+    rest = [name for name in source.names if name not in apart]
+    dates = source.dates(rest)
+    names = [name for name in rest if name not in dates]
+    if not names:
         raise InputError(explain("columns for the . to stand for", "none but the response", "name the terms"))
     plain = [name if name.isidentifier() and not keyword.iskeyword(name) else f"`{name}`" for name in names]
     for token in reversed(dots):
         right = f"{right[: token.source_start]}({' + '.join(plain)}){right[token.source_start + 1 :]}"
-    return right
+    return right, dates
 
 
 def _require_column(name: str, names: Sequence[str]) -> list[str]:
@@ -190,7 +273,13 @@ def _require_known_attribute(node: ast.Attribute, text: str) -> str:
 
 
 def _refused(what: str, text: str) -> InputError:
-    hint = f"np.log and the like, {', '.join(sorted(FUNCTIONS - CONTRASTS))}; or make it a column of the table"
+    hint = f"np.log and the like, {', '.join(sorted((FUNCTIONS - CONTRASTS) | set(PARTS)))}; or a column of the table"
+    if what in PARTS:
+        return not_a_part(text)
+    if what == "offset":
+        return _no_offset(text)
+    elsewhere = ELSEWHERE.get(what, f"np.{what}" if isinstance(getattr(np, what, None), np.ufunc) else None)
+    hint = hint if elsewhere is None else elsewhere
     return InputError(explain("functions of a row by itself in a formula", f"{what!r} in {text!r}", hint))
 
 

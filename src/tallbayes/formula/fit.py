@@ -6,15 +6,16 @@ fit("late ~ hour + C(carrier)", "flights.parquet", family="logistic", tolerance=
 from __future__ import annotations
 
 import inspect
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain
+from tallbayes.errors import InputError, PosteriorError, explain
 from tallbayes.estimation.estimate import estimate
 from tallbayes.estimation.outline import blank
 from tallbayes.estimator.estimands import KINDS, check_tolerances
@@ -24,12 +25,13 @@ from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
-from tallbayes.model.catalogue import CATALOGUE, Family
+from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
 from tallbayes.model.families import FAMILIES, with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
+from tallbayes.moments import Floats
 from tallbayes.progress import reporter, teller
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, Tolerance
 from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
@@ -38,32 +40,34 @@ OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
 
 def fit(
     formula: str,
-    table: Any,
+    data: Any = None,
     family: str | Callable[..., Model] = "logistic",
     *,
-    tolerance: Any = None,
-    relative_tolerance: Any = None,
-    absolute_tolerance: Any = None,
-    quantities: Any = None,
-    prior_scale: Any = 1.0,
+    table: Any = None,
+    tolerance: Tolerance | None = None,
+    relative_tolerance: Tolerance | None = None,
+    absolute_tolerance: Tolerance | None = None,
+    quantities: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
+    prior_scale: float | Sequence[float] | Mapping[str, float] = 1.0,
     intercept_scale: float = 10.0,
     standardise: bool | str = True,
     missing: str = "error",
-    weights: Any = None,
-    offset: Any = None,
+    weights: str | Sequence[float] | Floats | None = None,
+    offset: str | Sequence[float] | Floats | None = None,
     family_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
     """Posterior means and sds of a regression that a formula describes, named, and in the units of the table.
 
-    `table` is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow table or a dict of arrays; or what
-    `tb.ingest` made, or its path, and then nothing of the size of the table is held in memory. Priors are
-    N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0, intercept_scale^2).
-    With `standardise` they are stated for standardised columns of numbers, that is per standard deviation of a column,
-    the intercept being that at their means; for the levels of categories, and for flags of 0 and 1, as they are: of the
-    difference that a level makes on the scale of the linear predictor. For "linear" and "student_t" all are in standard
-    deviations of the response. "all" standardises levels and flags like numbers, which gives rare ones a very wide
-    prior. With False all is for columns and response as they are. Reported is always the raw scale. `family_options` go
+    `data` (or `table`, another name for it) is a path (.csv, .parquet, .arrow), a pandas or polars frame, an Arrow
+    table or a dict of arrays; or what `tb.ingest` made, or its path, and then nothing of the size of the table is held
+    in memory. Priors are N(0, prior_scale^2) for coefficients (one number, one by column, or a dict by name) and N(0,
+    intercept_scale^2). With `standardise` they are stated for standardised columns of numbers, that is per standard
+    deviation of a column, the intercept being that at their means; for the levels of categories, and for flags of 0 and
+    1, as they are: of the difference that a level makes on the scale of the linear predictor. For "linear" and
+    "student_t" all are in standard deviations of the response. "all" standardises levels and flags like numbers, which
+    gives rare ones a very wide prior. With False all is for columns and response as they are. Reported is always the
+    raw scale. `family_options` go
     to the family ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
     `quantities` are functions of the reported dict.
 
@@ -74,12 +78,13 @@ def fit(
     >>> list(result["mean"].value)
     ['Intercept', 'hour']
     """
+    table = _one_table(data, table)
     known, make = _find_family(family)
     rule = read_rule(standardise)
     chosen = dict(family_options or {})
     _require_known("family_options", chosen, make, OWN_OPTIONS)
     _require_known("options", options, estimate, ("model", "data"))
-    accuracy = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
+    accuracy: dict[str, Any] = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
     kind, size = check_tolerances(accuracy)
     budget = budget_within(None, None, options.get("max_seconds"))
     asked: dict[str, Any] = {
@@ -100,18 +105,29 @@ def fit(
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = _prior_scales(prior_scale, design.names)
-        result = estimate(
-            _make_model(known, make, design, scales, intercept_scale, chosen),
-            design.rows,
-            quantities,
-            weights=design.weights,
-            progress=report,
-            **accuracy,
-            **options,
-        )
-    notes = (_prior_note(design, scales, intercept_scale, rule), *design.notes)
+        try:
+            result = estimate(
+                _make_model(known, make, design, scales, intercept_scale, chosen),
+                design.rows,
+                quantities,
+                weights=design.weights,
+                progress=report,
+                **accuracy,
+                **options,
+            )
+        except PosteriorError as error:
+            raise _by_column(error, design.names) from error
+    notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, rule), *design.notes)
     column = None if offset is None else offset if isinstance(offset, str) else ""
     return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
+
+
+def _one_table(data: Any, table: Any) -> Any:
+    if (data is None) == (table is None):
+        got = "neither" if data is None else "both"
+        hint = 'tb.fit("late ~ hour", data=flights), where flights is a path, a frame or a dict of columns'
+        raise InputError(explain("a table, as data= or as table=", got, hint))
+    return table if data is None else data
 
 
 def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design:
@@ -180,13 +196,33 @@ def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[...,
     return _described(notes, encoding, continuation(**changes))
 
 
+def _by_column(error: PosteriorError, names: tuple[str, ...]) -> PosteriorError:
+    """The same error about columns, as the formula names them, in place of parameters of standardised ones."""
+
+    def column(match: re.Match[str]) -> str:
+        return repr(names[int(match[1])]) if names else "the intercept"
+
+    message = re.sub(r'theta(?:\["coefficients"\])?\[(?:\d+, )?(\d+)\]', column, str(error))
+    message = re.sub(r'theta\["intercept"\](?:\[\d+\])?', "the intercept", message)
+    return type(error)(message, error.places, error.value)
+
+
 def _find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
+    known = ALIASES.get(family, family) if isinstance(family, str) else family
     for name, make in FAMILIES.items():
-        if family == name or family is make:
+        if known == name or family is make:
             return CATALOGUE[name], make
     names = f"one of {', '.join(FAMILIES)}"
-    hint = suggestion(family, tuple(FAMILIES), names) if isinstance(family, str) else names
+    hint = suggestion(family, (*FAMILIES, *ALIASES), names) if isinstance(family, str) else names
     raise InputError(explain("the name of a family", repr(family), hint))
+
+
+def _family_notes(family: Any) -> tuple[str, ...]:
+    """What is meant by another package's name of a family."""
+    if not isinstance(family, str) or family not in ALIASES:
+        return ()
+    trials = f", whose rows are single trials; {TRIALS}" if family == "binomial" else ""
+    return (f"family: {family} is {ALIASES[family]} here{trials}",)
 
 
 def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:

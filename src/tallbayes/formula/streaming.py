@@ -50,7 +50,7 @@ def stored_design(request: Request, parsed: Parsed, source: Source) -> Design:
     place = Place(source.stored, asdict(request))
     found = place.find()
     if found is None:
-        columns = dict.fromkeys([*parsed.left_columns, *parsed.right_columns, *filter(None, request.beside.values())])
+        columns = dict.fromkeys([*parsed.columns, *filter(None, request.beside.values())])
         source.require(list(columns))
         rows = CompleteRows(source.stored, tuple(columns))
         if request.missing == "error":

@@ -22,7 +22,7 @@ from tallbayes.formula.expressions import Parsed, read_expression
 from tallbayes.formula.transforms import Call, TransformSums, calls_of, sums_for
 from tallbayes.rows.columns import complete_rows, cut_levels, kind_of, levels_of, require
 from tallbayes.rows.on_disk import Stored
-from tallbayes.rows.packing import packed_batches
+from tallbayes.rows.packing import column_of, packed_batches
 from tallbayes.watch import begin_pass, count_rows
 
 SAMPLE_ROWS = 2**18
@@ -47,8 +47,8 @@ class CompleteRows:
     @property
     def missing(self) -> dict[str, int]:
         """Missing values by column, those without any left out."""
-        counts = {column.name: column.missing for column in self.stored.columns}
-        return {name: counts[name] for name in self.columns if counts[name]}
+        counts = {name: column_of(self.stored, name).missing for name in self.columns}
+        return {name: count for name, count in counts.items() if count}
 
     @property
     def drops(self) -> bool:
@@ -204,7 +204,7 @@ def _look_for(call: Call, states: dict[str, Any]) -> _Look:
 
 
 def _most_levels(stored: Stored, name: str) -> int:
-    return next(len(column.levels) for column in stored.columns if column.name == name)
+    return len(column_of(stored, name).levels)
 
 
 @dataclass

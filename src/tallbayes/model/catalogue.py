@@ -68,6 +68,21 @@ CATALOGUE = {
         Family("multinomial", "Multinomial regression", "class", "softmax", ratio="odds ratio", by_class=True),
     )
 }
+# What R, brms and bambi call them. A binomial response of more than one trial a row is none of these.
+ALIASES = {
+    "bernoulli": "logistic",
+    "binomial": "logistic",
+    "categorical": "multinomial",
+    "gaussian": "linear",
+    "negativebinomial": "negative_binomial",
+    "negbinomial": "negative_binomial",
+    "nbinom": "negative_binomial",
+    "normal": "linear",
+    "student": "student_t",
+    "t": "student_t",
+}
+# The same likelihood, up to a constant, as that of the trials one by one.
+TRIALS = "k successes in n trials as two rows, y = 1 and y = 0, with weights k and n - k"
 EXTRAS = tuple(dict.fromkeys(family.extra.name for family in CATALOGUE.values() if family.extra is not None))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
+from tallbayes.model.catalogue import TRIALS
 from tallbayes.model.linear import Layout
 
 Check = Callable[[np.ndarray], None]
@@ -59,7 +60,7 @@ def _as_floats(array: np.ndarray) -> np.ndarray:
 
 
 def check_binary(y: np.ndarray) -> None:
-    hint = "recode the two classes as 0 and 1 (for -1 and 1: (y + 1) / 2)"
+    hint = f"recode the two classes as 0 and 1 (for -1 and 1: (y + 1) / 2); {TRIALS}"
     _refuse((y != 0) & (y != 1), y, "y in {0, 1}", hint)
 
 

@@ -45,6 +45,16 @@ class Space:
             for index in np.ndindex(shape)
         ]
 
+    def paths(self) -> list[str]:
+        """The same as their owner would write them: theta["slope"][3]."""
+        numbered = jax.tree.unflatten(self.treedef, range(len(self.shapes)))
+        leaves = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(numbered)]
+        return [
+            f"theta{leaf}".replace("'", '"') + (f"[{', '.join(map(str, index))}]" if index else "")
+            for leaf, shape in zip(leaves, self.shapes, strict=True)
+            for index in np.ndindex(shape)
+        ]
+
     def theta(self, vector: jax.Array | np.ndarray) -> Any:
         """The pytree."""
         pairs = zip(self.constraints, self._parts(vector), strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,12 @@ from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Reading
 from tallbayes.structure import Structure
 
+if TYPE_CHECKING:
+    from tallbayes.model.model import Target
+
 Function = Callable[[Any], Any]
+# A target, and arrays that it needs for what it reports.
+Live = tuple["Target", Any]
 What = Function | Mapping[str, float] | str | None
 
 
@@ -26,7 +31,7 @@ class Parameters:
     """As plain numbers (`stored`), or as this process's own target and units (`live`)."""
 
     stored: Reading | None
-    live: Any
+    live: Live | None
 
     @cached_property
     def reading(self) -> Reading | None:

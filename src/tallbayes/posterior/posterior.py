@@ -25,7 +25,7 @@ from tallbayes.estimator.estimates import Estimate, side_by_side
 from tallbayes.estimator.levels import Stream
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Reading, ReportedLine
-from tallbayes.posterior.parameters import Parameters, What, between, component_of, together
+from tallbayes.posterior.parameters import Live, Parameters, What, between, component_of, together
 from tallbayes.posterior.projections import INDICATOR_RATE, Projection, densities, on_line, quantiles
 from tallbayes.posterior.signed_draws import signed_quantiles
 from tallbayes.posterior.telescoping import Rungs, combine, scaled
@@ -57,8 +57,12 @@ class Posterior:
     rungs: Rungs
     seed: int = 0
     stored: Reading | None = None
-    live: Any = None
+    live: Live | None = None
     probe: Probe | None = None
+
+    def __repr__(self) -> str:
+        paths = ", ".join(f"{len(points):,}" for points in self.points)
+        return f"<tallbayes.Posterior of {len(self.anchor.mode):,} parameters: {paths} paths by level>"
 
     def expectation(self, what: What, name: str = "expectation") -> Estimate:
         """E h over the posterior, in the shape of what h returns.
@@ -179,7 +183,7 @@ class Posterior:
         shifted = replace(mean, flat_value=mean.flat_value + line.offset + projection.mean)
         return shifted, replace(scaled(square, np.array([1 / (2 * sd)])), flat_value=np.array([sd]))
 
-    def density(self, grid: Any, what: What, name: str = "density") -> Estimate:
+    def density(self, grid: Floats | Sequence[float], what: What, name: str = "density") -> Estimate:
         """The posterior density of one number at every point of a grid; it can be below 0 by no more than its error."""
         grid = np.asarray(grid, np.float64)
         structure = Structure.leaf(grid.shape)

@@ -6,11 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallbayes.errors import require_extra
 from tallbayes.moments import Floats
+
+if TYPE_CHECKING:
+    import pandas
 
 ARRAYS = ("mean", "sd", "standard_error", "bias_bound", "sd_standard_error", "sd_bias_bound")
 SPREADS = ("sd", "error", "sd_error")
@@ -111,7 +115,7 @@ class Prediction:
     bias_bound: Floats
     sd_standard_error: Floats
     sd_bias_bound: Floats
-    classes: tuple[Any, ...] | None = None
+    classes: tuple[str | int | bool, ...] | None = None
     at_least: Mapping[int, Prediction] = field(default_factory=dict)
     observation: Observation | None = None
     rows: np.ndarray | None = None
@@ -166,6 +170,9 @@ class Prediction:
     def __len__(self) -> int:
         return len(self.mean)
 
+    def __repr__(self) -> str:
+        return f"<tallbayes.Prediction of {len(self):,} rows>"
+
     @property
     def error(self) -> Floats:
         """sqrt(standard_error^2 + bias_bound^2)."""
@@ -212,12 +219,10 @@ class Prediction:
         key = {} if self.rows is None else {ROW: self.rows}
         return key | dict(self.kept) | self.numbers()
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """A data frame of the columns."""
-        import pandas
-
         kept = {name: each.to_pandas() if hasattr(each, "to_pandas") else each for name, each in self.kept.items()}
-        return pandas.DataFrame(self.columns() | kept)
+        return require_extra("pandas", "data", "data frames").DataFrame(self.columns() | kept)
 
     def __str__(self) -> str:
         from tallbayes.views.tables import predictions

@@ -18,7 +18,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.results.coefficients import Number, are_ratios, coefficients, is_ratio, ratio_name
-from tallbayes.results.result import Result
+from tallbayes.results.result import Result, kept_posterior
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,8 @@ def ratios(result: Result, probability: float = 0.95) -> tuple[Ratio, ...]:
 
 def compare(result: Result, *things: Any, probability: float = 0.95) -> Comparison:
     """See the head of this file for what may be compared."""
-    if result.posterior is None:
-        hint = "estimate again with keep_posterior=True"
-        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
+    posterior = kept_posterior(result)
     a, b, line, kind = _line(result, things)
-    posterior = result.posterior
     if not np.any(line.direction):
         raise InputError(explain("two things that differ", f"{a} and {b}", "two categories, rows or parameters"))
     tail = (1 - probability) / 2
@@ -108,13 +105,14 @@ def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, ReportedLi
     a, b = things
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return "the first row", "the second row", _between_rows(result, a, b), ratio_name(result)
-    weights = result.posterior.weights({a: 1.0}) - result.posterior.weights({b: 1.0})
+    weights = kept_posterior(result).weights({a: 1.0}) - kept_posterior(result).weights({b: 1.0})
     both = is_ratio(a, result) and is_ratio(b, result)
     return a, b, _straight(result, weights), ratio_name(result) if both else None
 
 
 def _straight(result: Result, weights: Floats) -> ReportedLine:
-    line = None if result.posterior.reading is None else result.posterior.reading.combination(weights)
+    reading = kept_posterior(result).reading
+    line = None if reading is None else reading.combination(weights)
     if line is None:
         hint = "result.posterior.probability(lambda theta: ...)"
         raise InputError(explain("parameters that are linear in R^d", "others", hint))
@@ -150,15 +148,18 @@ def _by_label(result: Result, weights: Mapping[str, float]) -> Floats:
         raise InputError(
             explain("two classes", "several", 'compare("b.carrier[T.EV]", "b.carrier[T.UA]") by parameter')
         )
-    return np.asarray(result.posterior.weights(weights))
+    return np.asarray(kept_posterior(result).weights(weights))
 
 
 def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) -> ReportedLine:
     encoding = _encoding(result)
     if result.regression is not None and result.regression.heads > 1:
         raise InputError(explain("two classes", "several", "result.predict of the two rows"))
-    x = encoding.encode({name: [a.get(name), b.get(name)] for name in encoding.coding.kinds})
-    direction = np.zeros(len(result.posterior.anchor.mode))
+    from tallbayes.rows.columns import base_columns
+
+    read = base_columns(tuple(encoding.coding.kinds), tuple(a))
+    x = encoding.encode({name: [a.get(name), b.get(name)] for name in read})
+    direction = np.zeros(len(kept_posterior(result).anchor.mode))
     direction[: x.shape[1]] = (x[0] - x[1]) * encoding.response_scale
     return ReportedLine(direction, 0.0)
 

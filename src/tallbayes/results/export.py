@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain
+from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
-from tallbayes.results.result import Result
-from tallbayes.rows.columns import require
+from tallbayes.results.result import Result, kept_posterior
 from tallbayes.structure import Structure
 
 NUMBERS = ("mean", "sd", "median", "lower", "upper")
@@ -44,7 +43,7 @@ def to_pandas(result: Result, probability: float = 0.95) -> Any:
     followed by its Monte Carlo error (`mean_error`, ...), then Laplace's mean and sd. What the run did not keep is not
     a number. A quantity g of your own has E g under `mean`, and nothing else.
     """
-    pandas = require("pandas", "data frames", "'tallbayes[data]'")
+    pandas = require_extra("pandas", "data", "data frames")
     known = coefficients(readable(result), probability)
     names = [each.name for each in known]
     columns = _columns(known)
@@ -74,7 +73,9 @@ def to_datatree(result: Result, draws: int = 1000) -> Any:
 
 def to_inferencedata(result: Result, draws: int = 1000) -> Any:
     """An arviz.InferenceData of the same groups; ArviZ 1 has none and reads what `to_datatree` returns."""
-    arviz = require("arviz", "an InferenceData", "'arviz<1', or take result.to_datatree()")
+    # ArviZ before 1.0 is in no extra, since it and ArviZ 1 cannot be installed together.
+    purpose = "an InferenceData, which result.to_datatree() does without"
+    arviz = require_extra("arviz", "export", purpose, install="arviz<1")
     if int(arviz.__version__.split(".")[0]) >= 1:
         hint = "result.to_datatree(), which ArviZ 1 reads, or pip install 'arviz<1'"
         raise InputError(explain("ArviZ before 1.0, for an InferenceData", f"ArviZ {arviz.__version__}", hint))
@@ -131,9 +132,9 @@ def _plain(value: Any) -> Any:
 
 
 def _xarray() -> Any:
-    xarray = require("xarray", "labelled arrays", "'tallbayes[export]'")
+    xarray = require_extra("xarray", "export", "labelled arrays")
     if not hasattr(xarray, "DataTree"):
-        hint = "pip install 'tallbayes[export]'"
+        hint = 'pip install "tallbayes[export]"'
         raise InputError(explain("xarray 2024.10 or newer, which has DataTree", f"xarray {xarray.__version__}", hint))
     return xarray
 
@@ -249,8 +250,7 @@ def variables(result: Result) -> list[Variable]:
 
 
 def _structure(result: Result) -> Structure:
-    posterior = result.posterior
-    return posterior.live[0].structure if posterior.live is not None else posterior.stored.structure
+    return kept_posterior(result).parameters.structure
 
 
 def _by_coefficient(structure: Structure, extras: int) -> list[Variable]:

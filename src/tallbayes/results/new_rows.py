@@ -124,7 +124,7 @@ def encoded_rows(encoding: Encoding, rows: Any, asked: Asked) -> Iterator[NewRow
     column = offset if isinstance(offset, str) else encoding.offset if offset is None else None
     if column == "":
         raise InputError(explain("offset=, since the fit had one", "none", "an array, or the name of a column"))
-    needed = list(dict.fromkeys([*wanted, *([column] if column else [])]))
+    needed = list(dict.fromkeys([*wanted, *encoding.offset_columns, *([column] if column else [])]))
     _require_kept(asked.keep, source.names, source.label)
     for start, numbers, piece, also in _numbered(source, [*needed, *asked.keep] or list(source.names[:1])):
         sieve = _Sieve(asked, piece.num_rows, numbers, start)
@@ -133,9 +133,22 @@ def encoded_rows(encoding: Encoding, rows: Any, asked: Asked) -> Iterator[NewRow
         given = np.asarray(piece.column(column), np.float64) if column else offset
         if not column and np.ndim(offset) == 1:
             given = np.asarray(offset, np.float64)[start : start + piece.num_rows]
-        offsets = as_offsets(given, piece.num_rows, sieve.usable) / encoding.response_scale
+        offsets = as_offsets(given, piece.num_rows, sieve.usable)
+        if encoding.offset_terms:
+            offsets = offsets + _offset_terms(encoding, piece, sieve.usable)
+        offsets = offsets / encoding.response_scale
         kept = also | {name: piece.column(name) for name in asked.keep}
         yield sieve.rows((x, offsets), kept, notes_of(source.stored))
+
+
+def _offset_terms(encoding: Encoding, piece: Any, usable: np.ndarray) -> Floats:
+    """What offset(...) in the formula adds, for the rows that are usable."""
+    from tallbayes.formula.encoding import offset_of
+
+    if not usable.any():
+        return np.zeros(0)
+    rows = piece.select(list(encoding.offset_columns)).filter(require("pyarrow").array(usable))
+    return offset_of(encoding.offset_terms, encoding.offset_columns, normalised_table(rows))
 
 
 def _encoded(encoding: Encoding, piece: Any, sieve: _Sieve) -> np.ndarray:

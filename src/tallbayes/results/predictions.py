@@ -25,7 +25,7 @@ from tallbayes.posterior.observations import make_observer
 from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
 from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, Predictor, make_predictor
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
-from tallbayes.results.result import Result, family_of
+from tallbayes.results.result import Result, family_of, kept_posterior
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.columns import one_line, require
 from tallbayes.rows.formats import WRITERS
@@ -76,16 +76,13 @@ def predict_batches(
 
 
 def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
-    if result.posterior is None:
-        hint = "estimate again with keep_posterior=True and method=None"
-        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
+    live = kept_posterior(result).live
     regression, family = result.regression, family_of(result)
     if regression is not None and family is not None:
         if ks and family.tail is None:
             raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
         layout = Layout(regression.heads, regression.intercept, regression.extras)
         return FamilyResponse(Wanted(family.name, ks), layout)
-    live = result.posterior.live
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"
         raise InputError(explain("a model that says what to predict", "one that does not", hint))
@@ -98,10 +95,11 @@ def _stream(
     result: Result, kind: Any, batches: Iterator[NewRows], ks: tuple[int, ...], interval: float | None
 ) -> Iterator[Prediction]:
     predictor: Predictor | None = None
-    observer = make_observer(result.posterior, kind, _noise(result), interval)
+    posterior = kept_posterior(result)
+    observer = make_observer(posterior, kind, _noise(result), interval)
     for batch in batches:
         if batch.usable.any():
-            predictor = predictor or make_predictor(result.posterior, kind, batch.inputs)
+            predictor = predictor or make_predictor(posterior, kind, batch.inputs)
             found = predictor.all(batch.inputs)
         else:
             found = _nothing(kind)
@@ -176,7 +174,7 @@ def _numeric(
 
 
 def _columns_of(result: Result) -> int:
-    regression, size = result.regression, len(result.posterior.anchor.mode)
+    regression, size = result.regression, len(kept_posterior(result).anchor.mode)
     assert regression is not None
     return (size - regression.extras) // regression.heads - regression.intercept
 

@@ -5,18 +5,64 @@ interval = value +- (t_nu se + bias_bound),   met: se^2 + bias_bound^2 <= tolera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from tallbayes.errors import TallbayesError
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.errors import InputError, TallbayesError, explain
 from tallbayes.estimator.decisions import Tuning
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import Contraction
 from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.moments import Floats
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.prediction import Prediction
+from tallbayes.progress import Report
 from tallbayes.structure import Structure
+from tallbayes.workers.executors import Executor
+
+if TYPE_CHECKING:
+    import arviz
+    import pandas
+    import xarray
+    from matplotlib.axes import Axes
+
+    from tallbayes.results.coefficients import Coefficient
+    from tallbayes.results.comparisons import Comparison, Ratio
+
+Tolerance = float | Mapping[str, float]
+
+
+class Settings(TypedDict, total=False):
+    """What a run was asked, and with what it was answered; of the three tolerances there is one."""
+
+    seed: int
+    tolerance: Tolerance
+    relative_tolerance: Tolerance
+    absolute_tolerance: Tolerance
+    interval_tolerance: float
+    precision: str
+    block_paths: int
+    versions: dict[str, str]
+
+
+class PlainEncoding(TypedDict, total=False):
+    """What a fit remembers of its formula, as text, numbers and lists; `tallbayes.formula.encoding` reads it."""
+
+    format: int
+    coding: dict[str, object]
+    means: list[float]
+    scales: list[float]
+    response: str
+    classes: list[str | int | bool] | None
+    response_mean: float
+    response_scale: float
+    offset: str | None
+    offset_terms: str
+    offset_columns: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +168,13 @@ class Result:
     rates: Rates
     cost: Cost
     contraction: Contraction | None
-    anchor: Any
+    anchor: Anchor | None
     method: str
-    settings: dict[str, Any]
+    settings: Settings
     tuning: Tuning | None = None
     notes: tuple[str, ...] = ()
-    posterior: Any = None
-    encoding: Any = None
+    posterior: Posterior | None = None
+    encoding: PlainEncoding | None = None
     regression: Regression | None = None
     modes: tuple[Mode, ...] = ()
     random_tail: bool = False
@@ -152,14 +198,39 @@ class Result:
         """Whether no level was left out, so that nothing but noise is in the errors."""
         return self.random_tail
 
-    def extend(self, **changes: Any) -> Result:
+    def extend(
+        self,
+        *,
+        tolerance: Tolerance | None = None,
+        relative_tolerance: Tolerance | None = None,
+        absolute_tolerance: Tolerance | None = None,
+        interval_tolerance: float | None = None,
+        max_evaluations: float | None = None,
+        max_levels: int | None = None,
+        max_seconds: float | None = None,
+        executor: Executor | None = None,
+        progress: bool | Report | None = None,
+        **unknown: object,
+    ) -> Result:
         """Go on from here to another tolerance or budget, paying only the difference."""
+        asked = {
+            "tolerance": tolerance,
+            "relative_tolerance": relative_tolerance,
+            "absolute_tolerance": absolute_tolerance,
+            "interval_tolerance": interval_tolerance,
+            "max_evaluations": max_evaluations,
+            "max_levels": max_levels,
+            "max_seconds": max_seconds,
+            "executor": executor,
+            "progress": progress,
+        }
         if self.continuation is None:
             raise TallbayesError(
                 "expected a result of this process, which still has its rows; got one loaded from a file. "
                 "Try: tb.estimate(...) again with anchor=result.anchor, which saves the set-up."
             )
-        return self.continuation(**changes)
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self.continuation(**given, **unknown)
 
     def summary(self) -> str:
         """The answer in brief: means, sds and intervals with their errors, then what to know about them."""
@@ -167,19 +238,19 @@ class Result:
 
         return brief(self, {})
 
-    def coefficients(self, probability: float = 0.95) -> Any:
+    def coefficients(self, probability: float = 0.95) -> tuple[Coefficient, ...]:
         """Mean, sd and the ends of an equal-tailed interval of every parameter, each with its Monte Carlo error."""
         from tallbayes.results.coefficients import coefficients
 
         return coefficients(self, probability)
 
-    def ratios(self, probability: float = 0.95) -> Any:
+    def ratios(self, probability: float = 0.95) -> tuple[Ratio, ...]:
         """Odds ratios or rate ratios of a family's coefficients, with intervals and errors."""
         from tallbayes.results.comparisons import ratios
 
         return ratios(self, probability)
 
-    def compare(self, *things: Any, probability: float = 0.95) -> Any:
+    def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.
 
         Two categories of a column, compare("carrier", "EV", "UA"); two rows, as dicts; or two parameters by name.
@@ -188,18 +259,46 @@ class Result:
 
         return compare(self, *things, probability=probability)
 
+    @overload
     def predict(
         self,
-        rows: Any,
+        rows: object,
         *,
-        at_least: Any = None,
-        offset: Any = None,
-        out: Any = None,
-        keep: Any = (),
+        at_least: int | Sequence[int] | None = None,
+        offset: object = None,
+        out: None = None,
+        keep: str | Sequence[str] = (),
         missing: str = "error",
         unknown: str = "error",
         interval: float | None = 0.95,
-    ) -> Any:
+    ) -> Prediction: ...
+
+    @overload
+    def predict(
+        self,
+        rows: object,
+        *,
+        at_least: int | Sequence[int] | None = None,
+        offset: object = None,
+        out: str | os.PathLike[str],
+        keep: str | Sequence[str] = (),
+        missing: str = "error",
+        unknown: str = "error",
+        interval: float | None = 0.95,
+    ) -> int: ...
+
+    def predict(
+        self,
+        rows: object,
+        *,
+        at_least: int | Sequence[int] | None = None,
+        offset: object = None,
+        out: str | os.PathLike[str] | None = None,
+        keep: str | Sequence[str] = (),
+        missing: str = "error",
+        unknown: str = "error",
+        interval: float | None = 0.95,
+    ) -> Prediction | int:
         """Posterior expectations of the response for new rows, their posterior sd and Monte Carlo errors.
 
         `rows` are what the fit was given, without the response: a path, a frame, a dict of columns or of one row's
@@ -217,35 +316,47 @@ class Result:
         asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
 
-    def report(self, path: str | Path, **parts: Any) -> Path:
-        """One HTML page that can be shown to someone else; `predictions`, `comparisons` and a `title` may be added."""
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        predictions: Sequence[tuple[str, Prediction]] | None = None,
+        comparisons: Sequence[Comparison] = (),
+        title: str | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> Path:
+        """One HTML page that can be shown to someone else; labelled predictions and comparisons may be added."""
         from tallbayes.views.report import write_report
 
-        return write_report(self, path, **parts)
+        return write_report(self, path, predictions, comparisons, title, settings)
 
-    def to_pandas(self, probability: float = 0.95) -> Any:
+    def to_pandas(self, probability: float = 0.95) -> pandas.DataFrame:
         """A data frame: one row a parameter, with errors beside the numbers."""
         from tallbayes.results.export import to_pandas
 
         return to_pandas(self, probability)
 
-    def to_datatree(self, draws: int = 1000) -> Any:
+    def to_datatree(self, draws: int = 1000) -> xarray.DataTree:
         """An xarray.DataTree in ArviZ's layout: a thin set of draws for plots, and the estimates with their errors."""
         from tallbayes.results.export import to_datatree
 
         return to_datatree(self, draws)
 
-    def to_inferencedata(self, draws: int = 1000) -> Any:
+    def to_inferencedata(self, draws: int = 1000) -> arviz.InferenceData:
         """The same as arviz.InferenceData, where arviz < 1 is installed."""
         from tallbayes.results.export import to_inferencedata
 
         return to_inferencedata(self, draws)
 
-    def plot(self, **options: Any) -> Any:
+    def plot(self, ax: Axes | None = None, ratios: bool | None = None, most: int = 40) -> Axes:
         """A forest plot by matplotlib; see `tallbayes.views.plots.plot`."""
         from tallbayes.views.plots import plot
 
-        return plot(self, **options)
+        return plot(self, ax, ratios, most)
+
+    def __repr__(self) -> str:
+        from tallbayes.views.text import in_a_line
+
+        return in_a_line(self)
 
     def _repr_html_(self) -> str:
         from tallbayes.views.notebook import html
@@ -262,6 +373,14 @@ class Result:
         from tallbayes.views.text import describe
 
         return describe(self)
+
+
+def kept_posterior(result: Result) -> Posterior:
+    """Its posterior, or an error where the run kept none."""
+    if result.posterior is None:
+        hint = "estimate again with keep_posterior=True and method=None"
+        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
+    return result.posterior
 
 
 def family_of(result: Result) -> Family | None:

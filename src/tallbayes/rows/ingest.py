@@ -268,4 +268,4 @@ def _types_of(learnt: list[LearntColumn]) -> dict[str, Any]:
     """Arrow types of columns whose kind is known: a CSV file is not asked to guess them again."""
     arrow = require("pyarrow")
     types = {"number": arrow.float64(), "whole": arrow.int64(), "bool": arrow.bool_(), "text": arrow.string()}
-    return {column.name: types[column.kind] for column in learnt if column.kind}
+    return {column.name: types[column.kind] for column in learnt if column.kind in types}

@@ -63,9 +63,11 @@ IN_ORDER = "in order"
 class Column:
     """A column of the files a table was made of: the place of its numbers in a row, and what they stand for.
 
-    `kind` is "number", "whole", "bool" or "text"; of text the codes are places among the sorted `levels`. What is
-    missing (`missing` counts it) is NaN among "numbers", and -1 for text and bools, which lie among "codes". Whole
-    numbers lie among "codes" unless some are missing or beyond 32 bits: then they too are "numbers".
+    `kind` is "number", "whole", "bool" or "text"; of text the codes are places among the sorted `levels`. Those of
+    dates ("time"), times of day ("clock") and durations lie among "times", in seconds, and the levels of dates are the
+    weekdays they fall on. What is missing (`missing` counts it) is NaN among "numbers", and -1 for text and bools,
+    which lie among "codes". Whole numbers lie among "codes" unless some are missing or beyond 32 bits: then they too
+    are "numbers".
     """
 
     name: str

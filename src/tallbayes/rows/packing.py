@@ -10,18 +10,35 @@ Text is packed as codes in the order in which levels came; what is missing is -1
 table it is codes of the sorted levels, and what is missing is -1 among "codes" and NaN among "numbers". A column comes
 back as it was read from its file, and what is missing as null; float32 numbers as the shortest decimals that stand for
 them where they are few, since they may be labels then.
+
+Dates and times are seconds of float64 among "times", which formulas take parts of and models of one's own do not see.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.rows.columns import BATCH_ROWS, is_text, require, unusable
+from tallbayes.rows.columns import (
+    BATCH_ROWS,
+    DAY,
+    TIME_KINDS,
+    WEEKDAYS,
+    TimePart,
+    is_text,
+    microseconds,
+    part_of,
+    part_values,
+    require,
+    require_part,
+    time_kind,
+    type_of_kind,
+    unusable,
+)
 from tallbayes.rows.on_disk import ROW, Column, Field, Stored
 from tallbayes.rows.statistics import ColumnStatistics
 
@@ -31,6 +48,7 @@ BLOCK_BYTES = 2**18
 EXACT_IN_FLOAT32 = 2.0**24
 PROBE_ROWS = 2**12
 MOST_LABELS = 1000
+MICROSECONDS = 1e6
 
 
 @dataclass
@@ -50,6 +68,10 @@ class LearntColumn:
             found = self.statistics
             return not self.missing and bool(found.least[0] >= -(2**31) and found.largest[0] < 2**31)
         return self.kind in ("bool", "text")
+
+    @property
+    def home(self) -> str:
+        return "times" if self.kind in TIME_KINDS else "codes" if self.is_code else "numbers"
 
     @property
     def needs_float64(self) -> bool:
@@ -84,7 +106,7 @@ def merged(before: str, kind: str, name: str, where: str) -> str:
 
 
 def kind_of_type(name: str, type_: Any, where: str) -> str:
-    """The kind of an Arrow type; dates and the like are refused."""
+    """The kind of an Arrow type; lists and the like are refused."""
     types = require("pyarrow").types
     if types.is_dictionary(type_):
         return kind_of_type(name, type_.value_type, where)
@@ -98,7 +120,9 @@ def kind_of_type(name: str, type_: Any, where: str) -> str:
         return "number"
     if types.is_null(type_):
         return ""
-    raise unusable(f"column {name!r} of {where}", type_)
+    if time_kind(type_):
+        return time_kind(type_)
+    raise unusable(name, type_, f" of {where}")
 
 
 def packed_size(columns: int) -> int:
@@ -139,12 +163,17 @@ def _numbers(values: Any, column: LearntColumn, where: str, first_row: int) -> n
         return np.full(len(values), np.nan)
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
+    is_time = bool(time_kind(values.type))
+    if is_time:
+        values = microseconds(values)
     if types.is_boolean(values.type):
         values = values.cast(arrow.int8())
     elif types.is_decimal(values.type):
         values = values.cast(arrow.float64())
     column.single &= values.type in (arrow.float16(), arrow.float32())
     numbers = np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
+    if is_time:
+        numbers = numbers / MICROSECONDS
     present = numbers
     if column.kind == "number" or values.null_count:
         blank = np.isnan(numbers)
@@ -152,6 +181,9 @@ def _numbers(values: Any, column: LearntColumn, where: str, first_row: int) -> n
         column.missing += missing
         present = numbers[~blank] if missing else numbers
     column.statistics.add(present[:, None])
+    if column.kind == "time":
+        found = np.unique(((present * MICROSECONDS) // DAY + 3) % 7).astype(int)
+        column.levels.update({WEEKDAYS[each]: int(each) for each in found})
     if column.statistics.count and not np.isfinite(column.statistics.size[0]):
         _refuse_infinite(numbers, column.name, where, first_row)
     return numbers
@@ -206,8 +238,9 @@ def layout(learnt: list[LearntColumn]) -> FieldLayout:
         if not column.levels and not column.statistics.count:
             got = "all of them missing"
             raise DataError(explain(f"values in column {column.name!r}", got, "leave the column out"))
-    coded = [place for place, column in enumerate(learnt) if column.is_code]
-    numeric = [place for place, column in enumerate(learnt) if not column.is_code]
+    coded, numeric, times = (
+        [place for place, column in enumerate(learnt) if column.home == home] for home in ("codes", "numbers", "times")
+    )
     dtype = "float64" if any(learnt[place].needs_float64 for place in numeric) else "float32"
     orders = {place: _sorted_places(learnt[place]) for place in coded if learnt[place].kind == "text"}
 
@@ -220,10 +253,16 @@ def layout(learnt: list[LearntColumn]) -> FieldLayout:
         side_by_side = numeric == list(range(numeric[0], numeric[-1] + 1)) if numeric else False
         numbers = rows[:, numeric[0] : numeric[-1] + 1] if side_by_side else np.take(rows, numeric, axis=1)
         numbers = numbers.astype(dtype, order="C")
-        return [*(each for each in (numbers, codes) if each.shape[1]), rows[:, -1].astype(np.int32)]
+        made = [each for each in (numbers, codes, np.take(rows, times, axis=1)) if each.shape[1]]
+        return [*made, rows[:, -1].astype(np.int32)]
 
-    fields = (Field("numbers", dtype, (len(numeric),)), Field("codes", "int32", (len(coded),)))
-    columns = [_described(column, coded, numeric, place) for place, column in enumerate(learnt)]
+    fields = (
+        Field("numbers", dtype, (len(numeric),)),
+        Field("codes", "int32", (len(coded),)),
+        Field("times", "float64", (len(times),)),
+    )
+    among = {"numbers": numeric, "codes": coded, "times": times}
+    columns = [_described(column, among[column.home].index(place)) for place, column in enumerate(learnt)]
     return FieldLayout(tuple(each for each in fields if each.shape[0]), tuple(columns), convert)
 
 
@@ -233,13 +272,29 @@ def _sorted_places(column: LearntColumn) -> np.ndarray:
     return np.array([*(ranked[level] for level in column.levels), -1], np.int32)
 
 
-def _described(column: LearntColumn, coded: list[int], numeric: list[int], place: int) -> Column:
-    levels = tuple(sorted(column.levels))
-    field_name, among = ("codes", coded) if place in coded else ("numbers", numeric)
+def _described(column: LearntColumn, place: int) -> Column:
+    levels = tuple(sorted(column.levels, key=WEEKDAYS.index if column.kind == "time" else None))
     least, largest = 0.0, float(len(levels) - 1)
     if column.kind != "text":
         least, largest = float(column.statistics.least[0]), float(column.statistics.largest[0])
-    return Column(column.name, field_name, among.index(place), column.kind, levels, column.missing, least, largest)
+    return Column(column.name, column.home, place, column.kind, levels, column.missing, least, largest)
+
+
+def column_of(stored: Stored, name: str) -> Column:
+    """A column of a table, or what there is to know of a part of one."""
+    columns = {column.name: column for column in stored.columns}
+    part = part_of(name, tuple(columns))
+    if part is None:
+        if columns[name].kind in TIME_KINDS:
+            raise unusable(name, type_of_kind(columns[name].kind))
+        return columns[name]
+    of = columns[part.column]
+    if of.kind not in TIME_KINDS:
+        hint = "a column that is one in its files; text there may be made dates before it is ingested"
+        raise DataError(explain(f"dates or times in column {part.column!r}, for {name}", of.kind, hint))
+    require_part(part, of.kind)
+    kind = "text" if part.function == "weekday" else "number" if part.function == "days" else "whole"
+    return replace(of, name=name, kind=kind, levels=of.levels if kind == "text" else ())
 
 
 def require_columns(stored: Stored) -> None:
@@ -256,7 +311,8 @@ def packed_batches(
     """Arrow tables of these columns in this order; of the rows as they lie, or in the `order` of these places."""
     arrow, size = require("pyarrow"), size or BATCH_ROWS
     arrays = stored.rows()
-    columns = {column.name: column for column in stored.columns}
+    columns = {name: column_of(stored, name) for name in wanted}
+    made = {name: _part_in(stored, name) for name in wanted}
     levels = {name: arrow.array(columns[name].levels, arrow.string()) for name in wanted}
     labels = [name for name in wanted if _may_be_labels(arrays[columns[name].field][:PROBE_ROWS, columns[name].place])]
     for start in range(0, stored.num_rows, size):
@@ -265,8 +321,33 @@ def packed_batches(
             column = columns[name]
             places = slice(start, start + size) if order is None else order[start : start + size]
             values = arrays[column.field][places, column.place]
+            part = made[name]
+            if part is not None:
+                parts[name] = _part_as_arrow(*part, values, column.levels)
+                continue
             parts[name] = _as_arrow(column, _shortest(values) if name in labels else values, levels[name])
         yield arrow.table(parts)
+
+
+def _part_in(stored: Stored, name: str) -> tuple[TimePart, str] | None:
+    """A part, and the kind of column that it is one of; None for a column."""
+    kinds = {column.name: column.kind for column in stored.columns}
+    part = part_of(name, tuple(kinds))
+    return None if part is None else (part, kinds[part.column])
+
+
+def _part_as_arrow(part: TimePart, kind: str, seconds: np.ndarray, levels: tuple[str, ...]) -> Any:
+    blank = np.isnan(seconds)
+    counts = np.rint(np.where(blank, 0.0, seconds) * MICROSECONDS).astype(np.int64)
+    made = part_values(part, kind, counts, blank if blank.any() else None)
+    if part.function != "weekday":
+        return made
+    arrow, place = (
+        require("pyarrow"),
+        np.array([levels.index(day) if day in levels else -1 for day in WEEKDAYS], np.int32),
+    )
+    indices = arrow.array(place[np.asarray(made.indices.fill_null(0))], mask=blank if blank.any() else None)
+    return arrow.DictionaryArray.from_arrays(indices, arrow.array(levels, arrow.string()))
 
 
 def read_packed(stored: Stored, wanted: Sequence[str]) -> Any:

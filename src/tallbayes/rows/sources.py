@@ -6,6 +6,8 @@
     source.batches(["hour", "late"])      the same a part at a time, so that a file never has to fit into memory
     source.pieces(["hour", "id"])         the same as they came, dates and ids and all, with nothing refused
 
+A column may be asked for that is a part of one of dates or times, "weekday(sold)"; see `columns`.
+
 Except in pieces a column is of numbers, or of text as whole-numbered codes of its sorted levels; a pandas categorical
 and an ordered Arrow dictionary keep the order of their levels. Arrow keeps columns apart and reads only those it is
 asked for, so that nothing of the table's size is copied before the arrays of the model are made.
@@ -24,7 +26,18 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.rows.columns import BATCH_ROWS, normalised, normalised_table, one_line, require, table_of
+from tallbayes.rows.columns import (
+    BATCH_ROWS,
+    TIME_KINDS,
+    base_columns,
+    column_from,
+    normalised,
+    normalised_table,
+    one_line,
+    require,
+    table_of,
+    time_kind,
+)
 from tallbayes.rows.formats import format_of, reading
 from tallbayes.rows.on_disk import HEADER, Stored, open_table
 from tallbayes.rows.packing import packed_batches, read_packed, require_columns
@@ -45,6 +58,11 @@ class Source:
     stream: Callable[[list[str]], Iterator[Any]]
     cut: Callable[[list[str]], Iterator[Any]]
     stored: Stored | None = None
+    is_date: Callable[[str], bool] = bool
+
+    def dates(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Those of these columns that are dates, times of day or durations."""
+        return tuple(name for name in columns if self.is_date(name))
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
         """An Arrow table of these columns in this order, or a DataError."""
@@ -68,7 +86,7 @@ class Source:
 
     def require(self, columns: Sequence[str]) -> None:
         """Refuse names that are not there, or not once."""
-        for name in columns:
+        for name in base_columns(columns, self.names):
             count = self.names.count(name)
             if count == 0:
                 raise no_such_column(name, self.names, self.label)
@@ -104,42 +122,84 @@ def open_source(source: Any) -> Source:
     if isinstance(source, Stored):
         return _open_stored(source)
     if isinstance(source, arrow.Table):
-        return _open_columns("the table", source.column_names, source.column)
+        return _open_columns("the table", source.column_names, lambda _: source.column)
     if isinstance(source, Mapping):
-        return _open_columns("the dict", list(source), source.__getitem__)
+        return _open_columns("the dict", list(source), lambda _: source.__getitem__)
     kind = f"{type(source).__module__.split('.')[0]}.{type(source).__name__}"
     if kind == "pandas.DataFrame":
-        return _open_columns("the frame", list(source.columns), source.__getitem__)
+        return _open_columns("the frame", list(source.columns), lambda _: source.__getitem__)
     if kind == "polars.DataFrame":
-        return _open_columns("the frame", source.columns, lambda name: source.get_column(name).to_arrow())
+        return _open_columns("the frame", source.columns, lambda _: partial(_from_polars, source))
+    if kind == "polars.LazyFrame":
+        # Only what a formula names is worked out, and once.
+        names = source.collect_schema().names()
+        return _open_columns("the frame", names, lambda wanted: partial(_from_polars, source.select(wanted).collect()))
     expected = "a path, a pandas or polars DataFrame, an Arrow table, a dict of arrays or a table on disk"
     raise DataError(explain(expected, f"a {type(source).__name__}", '{"late": late, "hour": hour}'))
 
 
 def _open_stored(stored: Stored) -> Source:
     require_columns(stored)
-    names = tuple(column.name for column in stored.columns)
+    kinds = {column.name: column.kind for column in stored.columns}
     parts = partial(packed_batches, stored)
-    return Source(repr(stored.path.name), names, partial(read_packed, stored), parts, parts, stored)
+    return Source(
+        repr(stored.path.name),
+        tuple(kinds),
+        partial(read_packed, stored),
+        parts,
+        parts,
+        stored,
+        lambda name: kinds[name] in TIME_KINDS,
+    )
 
 
-def _open_columns(label: str, names: list[Any], column: Callable[[str], Any]) -> Source:
+def _from_polars(frame: Any, name: str) -> Any:
+    return frame.get_column(name).to_arrow()
+
+
+def _open_columns(label: str, names: list[Any], take: Callable[[list[str]], Callable[[str], Any]]) -> Source:
+    """Of columns by name, from what is taken of them."""
+    arrow = require("pyarrow")
+
     def load(wanted: list[str]) -> Any:
-        return table_of({name: as_arrow(name, column(name)) for name in wanted})
+        column = take(base_columns(wanted, source.names))
+
+        def read(name: str) -> Any:
+            return _as_it_came(name, column(name))
+
+        def keeps_order(name: str) -> bool:
+            return name in source.names and not isinstance(column(name), arrow.ChunkedArray | arrow.Array)
+
+        return table_of({name: column_from(name, source.names, read, keeps_order(name)) for name in wanted})
 
     def stream(wanted: list[str]) -> Iterator[Any]:
         return _slices(source.read(wanted))
 
     def cut(wanted: list[str]) -> Iterator[Any]:
-        return _slices(table_of({name: _as_it_came(name, column(name)) for name in wanted}))
+        base = base_columns(wanted, source.names)
+        column = take(base)
+        return _slices(_with_parts(table_of({name: _as_it_came(name, column(name)) for name in base}), wanted))
 
     # A formula can name only text.
-    source = Source(label, tuple(name for name in names if isinstance(name, str)), load, stream, cut)
+    own = tuple(name for name in names if isinstance(name, str))
+
+    def is_date(name: str) -> bool:
+        return bool(time_kind(_as_it_came(name, take([name])(name)[:1]).type))
+
+    source = Source(label, own, load, stream, cut, is_date=is_date)
     return source
 
 
 def _slices(table: Any) -> Iterator[Any]:
     return (table.slice(start, BATCH_ROWS) for start in range(0, table.num_rows, BATCH_ROWS))
+
+
+def _with_parts(table: Any, wanted: list[str]) -> Any:
+    """The columns that are wanted as they came, and parts of dates and times as they are made."""
+    names = table.column_names
+    return table_of(
+        {each: table.column(each) if each in names else column_from(each, names, table.column) for each in wanted}
+    )
 
 
 def as_arrow(name: str, values: Any) -> Any:
@@ -159,30 +219,43 @@ def _as_it_came(name: str, values: Any) -> Any:
     # Arrays of other libraries, such as JAX's, are read as NumPy's; pandas' own types are known to Arrow.
     known = isinstance(values, list | tuple | np.ndarray) or type(values).__module__.startswith("pandas")
     try:
+        if isinstance(values, np.ndarray) and values.dtype.kind in "Mm":
+            values = _in_arrows_units(values)
         return arrow.array(values if known else np.asarray(values), from_pandas=True)
     except (arrow.ArrowException, TypeError) as error:
         hint = f"make {name!r} all numbers or all text, e.g. with astype(str)"
         raise DataError(explain(f"values of one type in {name!r}", one_line(error), hint)) from error
 
 
+def _in_arrows_units(times: np.ndarray) -> np.ndarray:
+    """NumPy's times in a unit that Arrow knows and that holds them exactly: hours in seconds, months in days."""
+    unit = np.datetime_data(times.dtype)[0]
+    known = {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"}.get(unit, unit)
+    return times.astype(f"{times.dtype.kind}8[{known}]")
+
+
 def _open_file(path: Path) -> Source:
     _require_file(path)
     format_ = format_of(path)
     with reading(path):
-        names = tuple(format_.schema(path).names)
+        schema = format_.schema(path)
+    names = tuple(schema.names)
 
     def load(wanted: list[str]) -> Any:
         with reading(path):
-            return normalised_table(format_.read(path, wanted))
+            return normalised_table(format_.read(path, base_columns(wanted, names)), wanted)
 
     def stream(wanted: list[str]) -> Iterator[Any]:
         return (normalised_table(piece) for piece in cut(wanted))
 
     def cut(wanted: list[str]) -> Iterator[Any]:
         from_batches = require("pyarrow").Table.from_batches
-        return (from_batches([piece.rows]) for piece in format_.pieces(path, wanted, 0, {}))
+        pieces = format_.pieces(path, base_columns(wanted, names), 0, {})
+        return (_with_parts(from_batches([piece.rows]), wanted) for piece in pieces)
 
-    return Source(repr(path.name), names, load, stream, cut)
+    return Source(
+        repr(path.name), names, load, stream, cut, is_date=lambda name: bool(time_kind(schema.field(name).type))
+    )
 
 
 def _require_file(path: Path) -> None:

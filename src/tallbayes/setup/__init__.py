@@ -6,6 +6,7 @@ resolution      whether float32 tells their values apart
 preparation     rows checked and placed, the mode found or verified, rows listed, tails probed
 tail_variances  what a probe says of every component of the answer
 record          set-up from a ledger, or into it
+corners         whether a prior has a kink within the posterior, and what to say then
 known           what is known of a run so far
 centre          mode, other modes, recentring: the walk through `anchor`
 """

@@ -16,7 +16,13 @@ import jax.numpy as jnp
 
 from tallbayes.errors import DataError, explain
 from tallbayes.model.model import Model
+from tallbayes.rows.columns import TIME_KINDS
 from tallbayes.rows.on_disk import Column
+
+
+def visible(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Those that a row shows: dates and times are for formulas."""
+    return tuple(column for column in columns if column.kind not in TIME_KINDS)
 
 
 def unpacking(model: Model, columns: tuple[Column, ...]) -> Model:

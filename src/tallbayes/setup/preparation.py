@@ -26,7 +26,7 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored, map_table
 from tallbayes.rows.statistics import needs_float64
 from tallbayes.rows.table import CHUNK_ROWS, Table, check_rows, make_table
-from tallbayes.setup.own_rows import by_name, casting, unpacking
+from tallbayes.setup.own_rows import by_name, casting, unpacking, visible
 from tallbayes.setup.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.watch import begin_pass, count_rows
 from tallbayes.workers.executors import Executor
@@ -71,6 +71,11 @@ def check_stored(model: Model, stored: Stored, weights: Any = None) -> tuple[Mod
     """
     _require_model(model)
     arrays: dict[str, Any] = dict(stored.rows())
+    columns = visible(stored.columns)
+    if stored.columns:
+        arrays = {name: array for name, array in arrays.items() if name in {column.field for column in columns}}
+        if not arrays:
+            raise DataError(explain("columns of numbers or text", "dates alone", "tb.fit, whose formulas read dates"))
     if weights is not None:
         arrays = _with_weights(stored, arrays, weights)
     casts: set[str] = set()
@@ -83,13 +88,13 @@ def check_stored(model: Model, stored: Stored, weights: Any = None) -> tuple[Mod
             require_weights(w)
             counts |= bool(np.any(w > 0))
         if model.check is not None:
-            seen = by_name(stored.columns, chunk) if stored.columns else chunk
+            seen = by_name(columns, chunk) if columns else chunk
             casts |= _changed(seen, model.check(seen), start)
         count_rows(len(next(iter(chunk.values()))))
     if not counts:
         raise DataError(explain("a weight above 0", "zeros alone", "weights=None to count every row once"))
     model = casting(model, frozenset(casts)) if casts else model
-    model = unpacking(model, stored.columns) if stored.columns else model
+    model = unpacking(model, columns) if columns else model
     return (weighted(model) if weights is not None else model), arrays
 
 
@@ -145,7 +150,7 @@ def place(
     target, start = bound or bind_rows(model, arrays)
     precision = asked_precision
     if precision is None:
-        precise = _holds_float64(stored) if stored is not None else needs_float64(arrays)
+        precise = _holds_float64(arrays) if stored is not None else needs_float64(arrays)
         precision = "float64" if precise or not runs_in_float32(target, row) else "float32"
     if stored is not None:
         table = map_table(stored, _names(stored, arrays), model.units)
@@ -161,8 +166,8 @@ def _names(stored: Stored, arrays: dict[str, Any]) -> dict[str, str]:
     return {name: name if name in fields else left[0] for name in arrays}
 
 
-def _holds_float64(stored: Stored) -> bool:
-    return any(np.dtype(field.dtype) == np.float64 for field in stored.fields)
+def _holds_float64(arrays: Any) -> bool:
+    return any(array.dtype == np.float64 for array in jax.tree.leaves(arrays))
 
 
 def prepare(

@@ -153,6 +153,7 @@ def observed_values(
     return values, slopes
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def laplace_scale(
     target: Target, observables: Observables, anchor: Anchor, units: Any, columns: list[tuple[str, slice]]
 ) -> tuple[Floats, Floats]:
@@ -177,6 +178,10 @@ def laplace_scale(
                 )
             )
     scale, height = values[1:].std(axis=0), np.ptp(values, axis=0)
+    for name, part in columns:
+        if not np.all(np.isfinite(scale[part])):
+            got, hint = "values too large to be squared, at draws near the mode", "its logarithm, or other units"
+            raise ModelError(explain(f"a spread of quantity {name!r} that is finite", got, hint))
     jump = np.where(np.all(slopes == 0, axis=0), np.where(height > 0, height, 1.0), 0.0)
     scale = np.where((scale == 0) & (jump > 0), jump * np.sqrt(3 / LAPLACE_DRAWS), scale)
     if sd is not None:

@@ -79,6 +79,7 @@ class Components:
         return np.concatenate(parts, axis=1)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def weighted_variance(values: Floats, weights: Floats) -> Floats:
     mean = weights @ values
     return weights @ (values - mean) ** 2

@@ -77,7 +77,7 @@ def headline(result: Result, ends: Ends | None, settings: dict[str, Any]) -> Hea
     return Headline(opening, between.join(shown), step, verdict, tolerance)
 
 
-def accuracy(settings: dict[str, Any]) -> str:
+def accuracy(settings: Any) -> str:
     """What was asked for, in words; empty where that is not one thing for all."""
     for kind, unit in UNITS.items():
         size = settings.get(kind)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain
+from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.progress import shorten
 from tallbayes.results.coefficients import (
     NORMAL_END,
@@ -24,7 +24,6 @@ from tallbayes.results.coefficients import (
 )
 from tallbayes.results.export import readable
 from tallbayes.results.result import Result
-from tallbayes.rows.columns import require
 from tallbayes.views.numbers import neat
 
 # Colours that stand out on white and on black alike; all others are those of the figure's own style.
@@ -89,7 +88,7 @@ def _bar(one: Coefficient, ratios: bool, kept: bool) -> Bar:
 
 
 def _new_axes(rows: int) -> Any:
-    pyplot = require("matplotlib.pyplot", "plots", "'tallbayes[plot]'")
+    pyplot = require_extra("matplotlib.pyplot", "plot", "plots")
     _, ax = pyplot.subplots(figsize=(7.0, 1.1 + 0.27 * max(rows, 3)), layout="constrained")
     return ax
 

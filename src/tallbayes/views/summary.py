@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,21 @@ ENDS = tuple(f"{p:.1%}" for p in INTERVAL)
 ABOUT_ERRORS = ("error", "of the number to its left: Monte Carlo, root mean square, remaining bias included")
 
 
-def brief(result: Result, settings: dict[str, Any], width: int = WIDTH, full: bool = False) -> str:
-    """The answer, within a width; with `full` all components, and then levels, rates and tuning."""
-    width = min(max(width, LEAST_WIDTH), WIDTH)
+def brief(result: Result, settings: dict[str, Any], width: int | None = WIDTH, full: bool = False) -> str:
+    """The answer, within a width; with `full` all components, and then levels, rates and tuning.
+
+    Without a width tables are as wide as they need to be, and no name is cut.
+    """
+    room = inf if width is None else min(max(width, LEAST_WIDTH), WIDTH)
+    width = WIDTH if width is None else int(room)
     most = np.inf if full else MAX_ROWS
     ends = interval_ends(result, None if full else MAX_ROWS)
     top = headline(result, ends, settings)
     first = "\n".join(
         part for part in ("\n".join(_wrap(top.line, width, 4)), _heading(result, settings, width)) if part
     )
-    parts = [first, *_tables(result, ends, width, most)]
-    parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, most)]
+    parts = [first, *_tables(result, ends, room, most)]
+    parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, room, most)]
     about = [ABOUT_ERRORS, *remarks(top)]
     if full:
         parts += [_listed(about, width), _folded(details(result, None if ends is None else ends.first(TOLD)), width)]
@@ -62,17 +67,17 @@ def _heading(result: Result, settings: dict[str, Any], width: int) -> str:
     return "\n".join([*_wrap(settings["formula"], width, 4), *_wrap(where, width, 4)])
 
 
-def _mode(result: Result, mode: Mode, width: int, most: float) -> list[str]:
+def _mode(result: Result, mode: Mode, width: int, room: float, most: float) -> list[str]:
     """Another mode's answer under a sentence that says what it is."""
     heading = "\n".join(_wrap(mode_heading(result, mode), width))
     if mode.result is None:
         near = [f"{at} (sd {sd})" for at, sd in zip(*places(mode, 6).columns.values(), strict=True)]
         more = ", ..." if len(mode.flat_location) > 6 else ""
         return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
-    return [heading, *_tables(mode.result, interval_ends(mode.result, MAX_ROWS), width, most)]
+    return [heading, *_tables(mode.result, interval_ends(mode.result, MAX_ROWS), room, most)]
 
 
-def _tables(result: Result, ends: Ends | None, width: int, most: float) -> list[str]:
+def _tables(result: Result, ends: Ends | None, width: float, most: float) -> list[str]:
     """Means beside sds where both are there, and all other quantities one by one."""
     estimates, tables = dict(result.estimates), []
     kind = "parameter" if result.encoding is None else "coefficient"
@@ -86,7 +91,7 @@ def _tables(result: Result, ends: Ends | None, width: int, most: float) -> list[
     return tables + [_table(each.name, [each], width, most, component_names(each)) for each in estimates.values()]
 
 
-def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, names: list[str]) -> str:
+def _table(kind: str, estimates: Sequence[Estimate], width: float, most: float, names: list[str]) -> str:
     """A row for every component of estimates that have the same ones."""
     shown = int(min(most, len(names)))
     columns: list[list[str]] = []
@@ -99,7 +104,8 @@ def _table(kind: str, estimates: Sequence[Estimate], width: int, most: float, na
     if not all(accurate):
         columns.append(["", *("" if each else "  not met" for each in accurate)])
     room = width - sum(max(map(len, column)) for column in columns)
-    room = max(12, min(LONGEST_NAME, room))
+    longest = max(map(len, (kind, *names[:shown])))
+    room = longest if width == inf else max(12, min(LONGEST_NAME, int(room)))
     labels = [shorten(name, room) for name in (kind, *names[:shown])]
     longest = max(map(len, labels))
     lines = ["".join(row).rstrip() for row in zip([each.ljust(longest) for each in labels], *columns, strict=True)]
@@ -134,7 +140,7 @@ def _listed(facts: Sequence[tuple[str, str]], width: int) -> str:
     return "\n".join("\n".join(_wrap(word.ljust(indent) + text, width, indent)) for word, text in facts if text)
 
 
-def _by_name(settings: dict[str, Any]) -> str:
+def _by_name(settings: Any) -> str:
     """What was asked for of every quantity, where that differs."""
     for kind, unit in UNITS.items():
         if isinstance(settings.get(kind), dict):

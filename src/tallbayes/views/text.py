@@ -65,6 +65,14 @@ def details(result: Result, ends: Ends | None) -> str:
     return "\n\n".join(parts)
 
 
+def in_a_line(result: Result) -> str:
+    """What it is, how it ended and what it took: for a prompt that shows whatever it is given."""
+    sizes = [f"{name} of {len(each.flat_value):,}" for name, each in result.estimates.items()]
+    more = [f"{len(sizes) - 4} more"] if len(sizes) > 4 else []
+    cost = f"{neat(result.cost.epochs)} epochs of {result.cost.num_data:,} rows, {neat(result.cost.seconds)} s"
+    return f"<tallbayes.Result: {result.status.name}; {', '.join([*sizes[:4], *more])}; {cost}>"
+
+
 def mode_heading(result: Result, mode: Mode) -> str:
     """What the numbers of another mode are, in a sentence."""
     own = 1 - sum(each.share for each in result.modes)

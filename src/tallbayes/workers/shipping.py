@@ -17,14 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from tallbayes.errors import InputError, WorkerError, explain
+from tallbayes.errors import InputError, WorkerError, explain, require_extra
 from tallbayes.programs.canary import require_sound
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.listing import Listing, mapped_listing
@@ -282,11 +281,7 @@ def _open(path: str, digest: str) -> Stored:
 
 
 def _cloudpickle() -> Any:
-    try:
-        return import_module("cloudpickle")
-    except ImportError as error:
-        hint = "pip install 'tallbayes[dask]', here and where the workers are"
-        raise InputError(explain("cloudpickle, for workers in other processes", "it is not installed", hint)) from error
+    return require_extra("cloudpickle", "dask", "workers in other processes, here and where they are")
 
 
 def is_elsewhere(executor: Executor) -> bool:

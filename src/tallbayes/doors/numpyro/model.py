@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ import numpy as np
 from tallbayes.doors.numpyro.arguments import Arguments, bind_arguments
 from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site, survey
 from tallbayes.doors.numpyro.supports import constraint_of, start_value
-from tallbayes.errors import InputError, ModelError, explain
+from tallbayes.errors import ModelError, explain, require_extra
 from tallbayes.model.constraints import Constraint
 from tallbayes.model.model import Model
 from tallbayes.programs.identity import identify
@@ -48,8 +47,7 @@ def from_numpyro(
     >>> sorted(model.initial), sorted(data)
     (['mean', 'scale'], ['y'])
     """
-    if find_spec("numpyro") is None:
-        raise InputError(explain("NumPyro to be installed", "no such package", "pip install tallbayes[numpyro]"))
+    require_extra("numpyro", "numpyro", "tb.from_numpyro")
     with jax.enable_x64(True):
         program, sites, length = _find_plates(model, bind_arguments(model, args, kwargs), rows)
         initial, constraints, run = _read_latent(program, sites)

@@ -6,3 +6,7 @@
 
 The three estimators, and `expected_failed_checks` for scikit-learn's own, are all that is for the outside.
 """
+
+from tallbayes.errors import require_extra
+
+require_extra("sklearn", "sklearn", "tb.TallClassifier, tb.TallRegressor and tb.TallCountRegressor")

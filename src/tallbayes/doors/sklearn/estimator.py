@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, check_random_state
@@ -24,6 +25,7 @@ from tallbayes.doors.sklearn.matrices import (
     is_small,
     narrowed,
     raw_scaling,
+    require_room,
     standard_scaling,
     width_for,
 )
@@ -39,12 +41,13 @@ from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.predictor import FamilyResponse, make_predictor
 
 DTYPES = [np.float64, np.float32]
+PREDICTED_NUMBERS = 2**23
 
 
 class CheckedRows(NamedTuple):
-    """Checked arrays."""
+    """Checked arrays; x may be a sparse matrix of rows."""
 
-    x: np.ndarray
+    x: Any
     y: np.ndarray
     weights: Floats | None
     offset: Floats | None = None
@@ -72,7 +75,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         families = families_of(self._response)
         if self.family not in families:
             raise InputError(explain(f"family one of {families}", repr(self.family), repr(families[0])))
-        x, y = validate_data(self, x, y, dtype=DTYPES, **options)
+        x, y = validate_data(self, x, y, dtype=DTYPES, accept_sparse="csr", **options)
         if offset is not None:
             offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
             check_consistent_length(x, offset)
@@ -109,7 +112,9 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         )
         width = width_for(count, columns)
         scaling, prior_scale = absorb_prior(scaling, self.prior_scale, width)
-        data = {"x": scaling.apply(rows.x, width, np.float32 if centred else rows.x.dtype), "y": rows.y}
+        dtype = np.float32 if centred else rows.x.dtype
+        require_room(rows.x, width, dtype)
+        data = {"x": scaling.apply(rows.x, width, dtype), "y": rows.y}
         data |= {} if rows.offset is None else {"offset": rows.offset}
         options = {"prior_scale": prior_scale, "intercept_scale": self.intercept_scale if self.fit_intercept else None}
         if classes is not None:
@@ -151,20 +156,34 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         """The only one, unless there are classes."""
         return heads[0]
 
-    def _columns(self, X: Any) -> np.ndarray:
-        """New rows, checked."""
+    def _columns(self, X: Any) -> Any:
+        """New rows, checked; sparse ones as they are."""
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=DTYPES, reset=False))
+        return validate_data(self, X, dtype=DTYPES, accept_sparse="csr", reset=False)
 
-    def _predicted(self, x: np.ndarray, family: str, heads: int = 1) -> Prediction:
-        """Predictions over the posterior, for checked rows."""
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _predicted(self, x: Any, family: str, heads: int = 1) -> Prediction:
+        """Predictions over the posterior, for checked rows; of sparse ones a part is dense at a time."""
         posterior, extras = self.result_.posterior, int(CATALOGUE[family].extra is not None)
         if posterior is None:
             hint = "method=None, whose paths are kept"
             raise InputError(explain("a fit that knows where its paths ended", self.result_.method, hint))
         kind = FamilyResponse(Wanted(family), Layout(heads, bool(self.fit_intercept), extras))
-        rows = self.scaling_.apply(x), np.zeros(len(x))
-        return make_predictor(posterior, kind, rows).all(rows)
+        if not issparse(x):
+            rows = self.scaling_.apply(x), np.zeros(len(x))
+            return make_predictor(posterior, kind, rows).all(rows)
+        size = max(1, PREDICTED_NUMBERS // x.shape[1])
+        predictor, parts = None, []
+        for start in range(0, x.shape[0], size):
+            part = x[start : start + size]
+            rows = self.scaling_.apply(part), np.zeros(part.shape[0])
+            predictor = predictor or make_predictor(posterior, kind, rows)
+            parts.append(predictor.all(rows))
+        return Prediction.joined(parts)
 
 
 def _seed(random_state: Any) -> int:

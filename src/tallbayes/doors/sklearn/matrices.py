@@ -9,10 +9,13 @@ coefficient keeps its prior.
 Programs are compiled for a shape, and a small table takes longer to compile for than to fit. So it is given columns of
 zeros up to one of a few widths, and its prior is in s_j: small tables share one program a family. The coefficient of
 such a column has its prior for a posterior, independent of all others, and is left out of the result.
+
+A sparse matrix stays sparse until then: it is standardised a tile of rows at a time, into the array that paths read.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +23,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import issparse
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import DataError, InputError, explain
@@ -50,11 +54,11 @@ class Scaling:
     def columns(self) -> int:
         return len(self.means)
 
-    def apply(self, x: np.ndarray, width: int | None = None, dtype: Any = np.float64) -> np.ndarray:
+    def apply(self, x: Any, width: int | None = None, dtype: Any = np.float64) -> np.ndarray:
         """The columns standardised, and zeros in the columns beyond them up to `width`."""
-        z = np.zeros((len(x), width or self.columns), dtype)
-        for rows in _blocks(x):
-            z[rows, : self.columns] = (x[rows] - self.means) / self.scales
+        z = np.zeros((x.shape[0], width or self.columns), dtype)
+        for rows in tiles(x):
+            z[rows, : self.columns] = (dense(x, rows) - self.means) / self.scales
         return z
 
     def units(self, width: int) -> dict[str, Floats]:
@@ -74,7 +78,7 @@ def raw_scaling(columns: int) -> Scaling:
     return Scaling(np.zeros(columns), np.ones(columns))
 
 
-def standard_scaling(x: np.ndarray, weights: Floats | None, centred: bool, response: Floats | None = None) -> Scaling:
+def standard_scaling(x: Any, weights: Floats | None, centred: bool, response: Floats | None = None) -> Scaling:
     """By weighted means and standard deviations; the response too, where it is given."""
     means, scales = _moments(x, weights)
     scaling = Scaling(means if centred else np.zeros(len(means)), scales)
@@ -84,17 +88,17 @@ def standard_scaling(x: np.ndarray, weights: Floats | None, centred: bool, respo
     return replace(scaling, response_mean=float(mean) if centred else 0.0, response_scale=float(scale))
 
 
-def _moments(x: np.ndarray, weights: Floats | None) -> tuple[Floats, Floats]:
+def _moments(x: Any, weights: Floats | None) -> tuple[Floats, Floats]:
     """Means and standard deviations, 1 where there is none, from deviations that are exactly 0 in a constant column."""
-    origin = x[0].astype(np.float64)
-    total = len(x) if weights is None else weights.sum()
+    origin = dense(x, slice(0, 1))[0].astype(np.float64)
+    total = x.shape[0] if weights is None else weights.sum()
 
     def average(function: Callable[[Floats], Floats]) -> Floats:
         def part(rows: slice) -> Floats:
-            values = function(x[rows] - origin)
+            values = function(dense(x, rows) - origin)
             return values.sum(axis=0) if weights is None else weights[rows] @ values
 
-        return np.sum([part(rows) for rows in _blocks(x)], axis=0) / total
+        return np.sum([part(rows) for rows in tiles(x)], axis=0) / total
 
     with np.errstate(over="ignore", invalid="ignore"):
         shift = average(lambda deviation: deviation)
@@ -105,9 +109,29 @@ def _moments(x: np.ndarray, weights: Floats | None) -> tuple[Floats, Floats]:
     return origin + shift, np.where(scales > 0, scales, 1.0)
 
 
-def _blocks(x: np.ndarray) -> Iterator[slice]:
+def tiles(x: Any) -> Iterator[slice]:
+    """Rows that fit into the cache once they are dense."""
     size = max(1, BLOCK_NUMBERS // x.shape[1])
-    return (slice(start, start + size) for start in range(0, len(x), size))
+    return (slice(start, start + size) for start in range(0, x.shape[0], size))
+
+
+def dense(x: Any, rows: slice) -> np.ndarray:
+    """Some rows of a matrix that may be sparse."""
+    return np.asarray(x[rows].toarray() if issparse(x) else x[rows])
+
+
+def require_room(x: Any, width: int, dtype: Any) -> None:
+    """Refuse a sparse matrix that would take more than half of the machine's memory once it is dense."""
+    wanted, most = x.shape[0] * width * np.dtype(dtype).itemsize, memory_bytes() // 2
+    if issparse(x) and wanted > most:
+        gigabytes = f"{wanted / 1e9:.3g} GB as the dense rows that paths read, where {most / 1e9:.3g} may be taken"
+        hint = "fewer columns (rare ones merged), or tb.write_table in chunks and tb.estimate on rows on disk"
+        raise DataError(explain("a sparse X that fits into memory", f"{x.shape[0]:,} x {width:,}: {gigabytes}", hint))
+
+
+def memory_bytes() -> int:
+    """Of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def is_small(num_rows: int) -> bool:
@@ -216,10 +240,10 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
     places = names.places(width)
     anchor = None if result.anchor is None else _narrowed_anchor(result.anchor, places)
     posterior = result.posterior
-    if posterior is not None:
+    if posterior is not None and result.anchor is not None and anchor is not None:
         points = tuple(each[..., places] for each in posterior.points)
         probe = posterior.probe
-        if probe is not None and anchor is not None:
+        if probe is not None:
             probe = probe.narrowed(result.anchor, places, anchor)
         reading = names.reading(scaling)
         posterior = replace(posterior, anchor=anchor, points=points, stored=reading, live=None, probe=probe)
