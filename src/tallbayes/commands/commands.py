@@ -49,7 +49,7 @@ ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
 MODEL = ("prior_scale", "intercept_scale", "missing", "weights", "offset")
 FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
 BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
-ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "method")
+ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "standardise", "method")
 SECONDS_TO_CONNECT = 15
 
 
@@ -247,7 +247,7 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
             options.formula,
             options.data,
             options.family,
-            standardise=not options.raw,
+            standardise=not options.raw and options.standardise,
             family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
             method=Randomised() if options.method == "randomised" else Anchored(),
             progress=display,

@@ -46,7 +46,8 @@ was made of, if it is a table of ingest. Rows are read and written a batch at a 
 """
 FIT_DESCRIPTION = """\
 Posterior means and standard deviations of a regression, each to the accuracy you ask for, by the names of the
-columns and in their units. Priors are normal, and stated per standard deviation of a column unless --raw is given.
+columns and in their units. Priors are normal, and stated per standard deviation of a column of
+numbers, and for levels of categories as they are.
 """
 FIT_EXAMPLE = """\
 example:
@@ -129,6 +130,7 @@ MODEL = (
     _number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
     _number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),
     _flag("--raw", "state priors for columns as they are, not standardised"),
+    _choice("--standardise", "columns of numbers, the default, or levels of categories too", "numbers", "all"),
     _choice("--missing", "rows with missing values; default error", "error", "drop"),
     _option("--weights", "how many equal rows each row stands for", "COLUMN"),
     _option("--offset", "added to the linear predictor, such as a log exposure", "COLUMN"),

@@ -31,6 +31,7 @@ from tallbayes.doors.sklearn.matrices import (
 )
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.estimate import estimate
+from tallbayes.formula.standardising import read_rule
 from tallbayes.model.catalogue import CATALOGUE, families_of
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.linear import Layout
@@ -63,7 +64,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
     prior_scale: Any = 1.0
     intercept_scale: float = 10.0
     fit_intercept: bool = True
-    standardise: bool = True
+    standardise: bool | str = True
     random_state: Any = 0
     max_seconds: float | None = None
     max_evaluations: float | None = None
@@ -90,7 +91,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
     def _scaling(self, rows: CheckedRows, response: Floats | None = None) -> Scaling:
         if not self.standardise:
             return raw_scaling(rows.x.shape[1])
-        return standard_scaling(rows.x, rows.weights, bool(self.fit_intercept), response)
+        return standard_scaling(rows.x, rows.weights, bool(self.fit_intercept), response, read_rule(self.standardise))
 
     def _run(
         self,
@@ -148,7 +149,11 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
             setattr(self, f"intercept_{kind}", self._by_class(levels))
 
     def _prior_note(self) -> str:
-        on = "standardised columns" if self.standardise else "columns as they are"
+        on = {
+            "numbers": "standardised columns, and on columns of zeros and ones as they are",
+            "all": "standardised columns",
+            "nothing": "columns as they are",
+        }[read_rule(self.standardise)]
         intercept = f", intercept N(0, {self.intercept_scale}^2)" if self.fit_intercept else ""
         return f"prior: coefficients N(0, {self.prior_scale}^2) on {on}{intercept}; results are for columns as they are"
 

@@ -3,8 +3,9 @@
 z_ij = (x_ij - m_j) / s_j,     theta_j ~ N(0, 1),     and back as in `units`
 
 m_j is the weighted mean, or 0 where there is no intercept; s_j is the weighted standard deviation by the prior scale of
-its coefficient. A column that never changes has a standard deviation of 1 here: about its mean it is 0, and its
-coefficient keeps its prior.
+its coefficient. A column of zeros and ones has m_j = 0 and a standard deviation of 1 here, so that a rare flag has the
+prior that a common one has. So has a column that never changes: about its mean it is 0, and its coefficient keeps its
+prior.
 
 Programs are compiled for a shape, and a small table takes longer to compile for than to fit. So it is given columns of
 zeros up to one of a few widths, and its prior is in s_j: small tables share one program a family. The coefficient of
@@ -78,14 +79,32 @@ def raw_scaling(columns: int) -> Scaling:
     return Scaling(np.zeros(columns), np.ones(columns))
 
 
-def standard_scaling(x: Any, weights: Floats | None, centred: bool, response: Floats | None = None) -> Scaling:
-    """By weighted means and standard deviations; the response too, where it is given."""
+def standard_scaling(
+    x: Any, weights: Floats | None, centred: bool, response: Floats | None = None, rule: str = "numbers"
+) -> Scaling:
+    """By weighted means and standard deviations; the response too, where it is given.
+
+    Columns of zeros and ones stay as they are, unless the rule is "all".
+    """
     means, scales = _moments(x, weights)
+    flags = _flags(x) if rule == "numbers" else np.zeros(len(means), bool)
+    means, scales = np.where(flags, 0.0, means), np.where(flags, 1.0, scales)
     scaling = Scaling(means if centred else np.zeros(len(means)), scales)
     if response is None:
         return scaling
     (mean,), (scale,) = _moments(response[:, None], weights)
     return replace(scaling, response_mean=float(mean) if centred else 0.0, response_scale=float(scale))
+
+
+def _flags(x: Any) -> np.ndarray:
+    """Which columns are of zeros and ones, both of them there."""
+    flags, ones, zeros = (np.full(x.shape[1], each) for each in (True, False, False))
+    for rows in tiles(x):
+        block = dense(x, rows)
+        flags &= np.all((block == 0) | (block == 1), axis=0)
+        ones |= np.any(block == 1, axis=0)
+        zeros |= np.any(block == 0, axis=0)
+    return flags & ones & zeros
 
 
 def _moments(x: Any, weights: Floats | None) -> tuple[Floats, Floats]:
