@@ -104,7 +104,7 @@ def test_a_number_that_missed_alone_is_no_success(
     command = ["fit", str(fitted.data), "--formula", FORMULA, "--out", str(tmp_path / "run")]
     assert cli.main(command) == 3
     first, *_ = capsys.readouterr().out.splitlines()
-    assert first.startswith("converged in part: 7 of 8 means and sds are known to 0.05 posterior sd, not so ")
+    assert first.startswith("converged in part: 7 of 8 means and sds are known to 0.05 posterior sd, not so")
 
 
 def test_a_run_of_the_command_line_is_told_to_go_on_by_the_command_line(

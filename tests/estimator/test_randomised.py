@@ -168,7 +168,7 @@ def test_there_is_no_bias_bound_and_the_text_says_so():
     result = estimate()
     assert np.all(result["mean"].bias_bound == 0)
     assert len(result.levels) == 2
-    lines = str(result).split("\n\n")[1].split("\n")
+    lines = next(part for part in str(result).split("\n\n") if part.lstrip().startswith("level")).split("\n")
     assert [line.split()[0] for line in lines[1:3]] == ["0", "1+"]
     assert result.method.startswith("Randomised(Taylor(batch_size=4, sampling=Blocks())")
     assert result.unbiased

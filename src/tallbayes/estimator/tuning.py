@@ -27,7 +27,7 @@ from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, sum
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels, sample_contraction, sample_level
 from tallbayes.estimator.rates import Contraction, contraction_but_for_few, contraction_of
-from tallbayes.estimator.tails import Tails
+from tallbayes.estimator.tails import Tails, averaged
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.watch import begin, passed
 from tallbayes.workers.executors import Executor, in_order
@@ -41,9 +41,8 @@ BATCH_FACTOR = 4
 RELAXATIONS = 2.5
 LEAST_RELAXATIONS = 2.0
 LONGEST_TIME = 40.0
-# In units of dT; a window is tried in the hope that what is averaged forgets twice as fast as z itself, as squares do.
+# In units of dT.
 WINDOWS = (0, 4, 16)
-HOPED_MEMORY = 0.5
 SPREAD = 3.0
 RARE = 0.005
 # Where so many pairs leave the same few parameters behind, smaller steps and larger batches are no cure.
@@ -216,16 +215,6 @@ def contracts(contraction: Contraction) -> bool:
 
 def _pair(pilots: Pilots) -> tuple[float, int]:
     return pilots.trial.first_step, pilots.trial.batch_size
-
-
-def averaged(window: float) -> float:
-    """The variance of a mean over a window, against that of one point, where correlations fall like exp(-t / memory).
-
-    >>> averaged(0.0), round(averaged(10.0), 3)
-    (1.0, 0.095)
-    """
-    x = window / HOPED_MEMORY
-    return float(2 / x * (1 + np.expm1(-x) / x)) if x > 0 else 1.0
 
 
 def variance_floor(tails: Tails, problem: Levels) -> Least:

@@ -119,7 +119,7 @@ class Prediction:
     at_least: Mapping[int, Prediction] = field(default_factory=dict)
     observation: Observation | None = None
     rows: np.ndarray | None = None
-    kept: Mapping[str, Any] = field(default_factory=dict)
+    kept: Mapping[str, object] = field(default_factory=dict)
     unpredicted: Unpredicted = Unpredicted()
     notes: tuple[str, ...] = ()
 
@@ -214,7 +214,7 @@ class Prediction:
             parts |= dict(zip(names, (tail.mean, tail.sd, tail.error, tail.sd_error), strict=True))
         return parts if self.observation is None else parts | self.observation.columns()
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, object]:
         """By name, as they are written to files: the number of the row, what was kept of it, and `numbers`."""
         key = {} if self.rows is None else {ROW: self.rows}
         return key | dict(self.kept) | self.numbers()

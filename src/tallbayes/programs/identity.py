@@ -110,7 +110,7 @@ def value_of(part: Any) -> Hashable:
         return type(part), part
     if type(part) is float:
         return float, part.hex()
-    if type(part) in (tuple, list):
+    if type(part) in (tuple, list) or (isinstance(part, tuple) and _is_own(type(part).__module__)):
         return type(part), tuple(value_of(each) for each in part)
     if type(part) is dict:
         return dict, tuple((value_of(key), value_of(each)) for key, each in part.items())

@@ -230,7 +230,7 @@ def _write(parts: Iterator[Prediction], path: Path) -> RowCount:
 def _as_written(part: Prediction, schema: Any) -> Any:
     """An Arrow table with the types of the first one; categories as the text that they are."""
     arrow = require("pyarrow")
-    columns = part.columns()
+    columns: dict[str, Any] = dict(part.columns())
     for name in part.kept:
         values = columns[name] if isinstance(columns[name], arrow.ChunkedArray) else arrow.array(columns[name])
         if arrow.types.is_dictionary(values.type):

@@ -170,7 +170,8 @@ def trials(tuning: Tuning) -> Grid:
 def predictions(prediction: Prediction, most: int) -> Grid:
     """The first rows: every number to the second digit of its error, and that error."""
     columns: dict[str, list[Cell]] = {}
-    for head, values in prediction.kept.items():
+    kept: dict[str, Any] = dict(prediction.kept)
+    for head, values in kept.items():
         shown = values[:most]
         columns[head] = _column(shown.to_pylist() if hasattr(shown, "to_pylist") else shown.tolist(), str)
     observed = {} if prediction.observation is None else prediction.observation.columns()

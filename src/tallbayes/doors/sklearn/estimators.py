@@ -36,9 +36,10 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
     """Logistic or probit regression of two classes, multinomial logistic regression of more.
 
     Priors are N(0, prior_scale^2) for coefficients and N(0, intercept_scale^2). With `standardise` they are stated per
-    standard deviation of a column, the intercept being that at the columns' means; `coef_` is always for the columns
-    as they are. Its error `coef_error_` is at most `tolerance` posterior standard deviations `coef_sd_`, or there is a
-    ConvergenceWarning. `result_` tells everything else. `random_state` is the seed.
+    standard deviation of a column, the intercept being that at the columns' means, but as they are for columns of zeros
+    and ones; "all" standardises these too. `coef_` is always for the columns as they are. Its error `coef_error_` is at
+    most `tolerance` posterior standard deviations `coef_sd_`, or there is a ConvergenceWarning. `result_` tells
+    everything else. `random_state` is the seed.
 
     `predict_proba` is the posterior predictive probability. With K > 2 classes the first is the reference:
     `coef_` has K rows, the first of them zero.
