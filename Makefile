@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-flights \
+	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-levels bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo "make bench-sbc         simulation-based calibration of every family (resumable)"
 	@echo "make bench-quantiles   are the stated errors of interval ends and probabilities true?"
 	@echo "make bench-ends        what interval ends to a tolerance cost, model by model (resumable, half an hour)"
+	@echo "make bench-levels      categories of 24 to 10,000 levels, beside scikit-learn and statsmodels (npm has the flights)"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
 	@echo "make bench-predict     a million rows, and memory for ten million"
 	@echo "make bench-scale       memory at 10^8 rows, a pass beside NumPy, two workers beside one (15 minutes)"
@@ -157,6 +158,13 @@ bench-quantiles: $(BENCH_STAMP)
 
 bench-ends: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/interval_ends.py
+
+LEVELS := .venv/flights3m
+bench-levels: $(BENCH_STAMP)
+	@mkdir -p $(LEVELS)
+	@test -f $(LEVELS)/flights-3m.parquet || (cd $(LEVELS) && npm pack --silent vega-datasets@3.2.1 > /dev/null && \
+	  tar xzf vega-datasets-3.2.1.tgz --strip-components=2 package/data/flights-3m.parquet)
+	@$(BIN)/python benchmarks/levels.py --folder $(LEVELS)
 
 bench-flights: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/flights.py

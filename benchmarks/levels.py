@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+LONGEST = 150
 RESULTS = Path(__file__).parent / "results" / "levels.json"
 
 SKLEARN = """
@@ -69,7 +70,10 @@ def run(program: str, *arguments: Any) -> dict[str, Any]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("XLA", "JAX"))}
     started = time.monotonic()
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"no answer in {LONGEST} s"}
     seconds = round(time.monotonic() - started, 2)
     if found.returncode:
         return {"seconds": seconds, "failed": found.stderr.strip().splitlines()[-1][:200]}
