@@ -193,3 +193,18 @@ def test_a_fit_with_dates_predicts_compares_and_comes_back(tmp_path: Path) -> No
     np.testing.assert_array_equal(again.predict([monday, friday]).mean, result.predict([monday, friday]).mean)
     difference = result.compare(monday, friday).mean.value
     assert difference == pytest.approx(-result["mean"].value["weekday(sold)[T.Fri]"], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["dict", "Parquet", "on disk"])
+def test_predictions_can_keep_dates_and_times(kind: str, tmp_path: Path) -> None:
+    """As they were given, beside the numbers of their rows, and into a file too."""
+    result = tb.fit("y ~ hour(sold)", ROWS, tolerance=0.5)
+    source = SOURCES[kind](tmp_path)
+    found = result.predict(source, keep=["sold", "clock", "took"])
+    assert np.array_equal(found.rows, np.arange(NUM_ROWS))
+    np.testing.assert_array_equal(np.asarray(found.kept["sold"]).astype("datetime64[us]"), SOLD)
+    assert found.kept["clock"].to_pylist() == ROWS["clock"]
+    np.testing.assert_array_equal(np.asarray(found.kept["took"]).astype("timedelta64[us]"), ROWS["took"])
+    result.predict(source, keep="sold", out=tmp_path / "out.parquet")
+    written = pa.parquet.read_table(tmp_path / "out.parquet").column("sold")
+    np.testing.assert_array_equal(np.asarray(written).astype("datetime64[us]"), SOLD)

@@ -204,7 +204,7 @@ def _numbered(source: Source, names: list[str]) -> Iterator[tuple[int, np.ndarra
     order = None if stored is None else _order(stored)
     pieces = source.pieces(names)
     if stored is not None and order is not None:
-        pieces = packed_batches(stored, list(dict.fromkeys(names)), order=order)
+        pieces = packed_batches(stored, list(dict.fromkeys(names)), order=order, as_they_came=True)
     for piece in pieces:
         numbers: np.ndarray | None = np.arange(start, start + piece.num_rows)
         if stored is not None:

@@ -280,12 +280,12 @@ def _described(column: LearntColumn, place: int) -> Column:
     return Column(column.name, column.home, place, column.kind, levels, column.missing, least, largest)
 
 
-def column_of(stored: Stored, name: str) -> Column:
+def column_of(stored: Stored, name: str, as_it_came: bool = False) -> Column:
     """A column of a table, or what there is to know of a part of one."""
     columns = {column.name: column for column in stored.columns}
     part = part_of(name, tuple(columns))
     if part is None:
-        if columns[name].kind in TIME_KINDS:
+        if columns[name].kind in TIME_KINDS and not as_it_came:
             raise unusable(name, type_of_kind(columns[name].kind))
         return columns[name]
     of = columns[part.column]
@@ -306,12 +306,19 @@ def require_columns(stored: Stored) -> None:
 
 
 def packed_batches(
-    stored: Stored, wanted: Sequence[str], size: int | None = None, order: np.ndarray | None = None
+    stored: Stored,
+    wanted: Sequence[str],
+    size: int | None = None,
+    order: np.ndarray | None = None,
+    as_they_came: bool = False,
 ) -> Iterator[Any]:
-    """Arrow tables of these columns in this order; of the rows as they lie, or in the `order` of these places."""
+    """Arrow tables of these columns in this order; of the rows as they lie, or in the `order` of these places.
+
+    Dates are refused, being neither numbers nor text, unless columns are wanted `as_they_came`.
+    """
     arrow, size = require("pyarrow"), size or BATCH_ROWS
     arrays = stored.rows()
-    columns = {name: column_of(stored, name) for name in wanted}
+    columns = {name: column_of(stored, name, as_they_came) for name in wanted}
     made = {name: _part_in(stored, name) for name in wanted}
     levels = {name: arrow.array(columns[name].levels, arrow.string()) for name in wanted}
     labels = [name for name in wanted if _may_be_labels(arrays[columns[name].field][:PROBE_ROWS, columns[name].place])]
@@ -337,8 +344,7 @@ def _part_in(stored: Stored, name: str) -> tuple[TimePart, str] | None:
 
 
 def _part_as_arrow(part: TimePart, kind: str, seconds: np.ndarray, levels: tuple[str, ...]) -> Any:
-    blank = np.isnan(seconds)
-    counts = np.rint(np.where(blank, 0.0, seconds) * MICROSECONDS).astype(np.int64)
+    counts, blank = _counts(seconds)
     made = part_values(part, kind, counts, blank if blank.any() else None)
     if part.function != "weekday":
         return made
@@ -355,8 +361,17 @@ def read_packed(stored: Stored, wanted: Sequence[str]) -> Any:
     return next(packed_batches(stored, wanted, stored.num_rows))
 
 
+def _counts(seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whole microseconds, and which of them are missing."""
+    blank = np.isnan(seconds)
+    return np.rint(np.where(blank, 0.0, seconds) * MICROSECONDS).astype(np.int64), blank
+
+
 def _as_arrow(column: Column, values: np.ndarray, levels: Any) -> Any:
     arrow = require("pyarrow")
+    if column.kind in TIME_KINDS:
+        counts, absent = _counts(values)
+        return arrow.array(counts, mask=absent).cast(type_of_kind(column.kind))
     blank = None
     if column.missing:
         blank = np.isnan(values) if values.dtype.kind == "f" else values < 0

@@ -141,13 +141,12 @@ def open_source(source: Any) -> Source:
 def _open_stored(stored: Stored) -> Source:
     require_columns(stored)
     kinds = {column.name: column.kind for column in stored.columns}
-    parts = partial(packed_batches, stored)
     return Source(
         repr(stored.path.name),
         tuple(kinds),
         partial(read_packed, stored),
-        parts,
-        parts,
+        partial(packed_batches, stored),
+        partial(packed_batches, stored, as_they_came=True),
         stored,
         lambda name: kinds[name] in TIME_KINDS,
     )
