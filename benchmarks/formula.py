@@ -64,7 +64,7 @@ def read(path: Path) -> None:
 def make_arrays(path: Path) -> dict[str, np.ndarray]:
     from tallbayes.formula.design import build_design
 
-    design = build_design(FORMULA, path)
+    design = build_design(FORMULA, path, standardise="all")
     return {"x": design.rows["x"], "y": design.rows["y"]}
 
 
@@ -78,7 +78,7 @@ def estimate(arrays: dict[str, np.ndarray], seed: int) -> Any:
 def fit(path: Path, seed: int) -> Any:
     import tallbayes as tb
 
-    return tb.fit(FORMULA, path, tolerance=TOLERANCE, seed=seed)
+    return tb.fit(FORMULA, path, tolerance=TOLERANCE, seed=seed, standardise="all")
 
 
 def timed(name: str, task: Callable[[], Any]) -> dict[str, float]:
