@@ -34,7 +34,10 @@ class Anchor:
     `gradient` is that of the log posterior at the mode, `passes` the rows read to find it, in units of N.
     Where `precision` is a vector, `likelihood_hessian` is None. Where an anchor was recentred, `mode` is the mean of a
     Gaussian that is right on average, `precision` its own, and `hessian` minus that of the log posterior there; where
-    no climb reached a mode, `has_mode` is false. `derived` is what was computed from these where that is known.
+    no climb reached a mode, `has_mode` is false. Where they are known exactly, `mean_gradient` and `mean_hessian` are
+    gradient and minus Hessian of the log posterior on average over the Gaussian; Laplace's own, from which it was
+    moved, stays beside it. `reason` says why this one was taken. `derived` is what was computed from these where that
+    is known.
     """
 
     mode: Floats
@@ -47,6 +50,11 @@ class Anchor:
     gradient: Floats
     hessian: Floats | None = None
     has_mode: bool = True
+    mean_gradient: Floats | None = None
+    mean_hessian: Floats | None = None
+    laplace_mode: Floats | None = None
+    laplace_precision: Floats | None = None
+    reason: str = ""
     derived: Derived | None = field(default=None, repr=False, metadata={"kept": False})
 
     def __repr__(self) -> str:
@@ -62,6 +70,19 @@ class Anchor:
     def recentred(self) -> bool:
         """Whether `mode` is another point than the mode."""
         return self.hessian is not None
+
+    @property
+    def laplace(self) -> Anchor:
+        """Mode and precision of Laplace's approximation, where they are known; those of the anchor else."""
+        if self.laplace_mode is None or self.laplace_precision is None:
+            return self
+        there = replace(self, mode=self.laplace_mode, precision=self.laplace_precision)
+        return replace(there, hessian=None, mean_gradient=None, mean_hessian=None, derived=None)
+
+    @property
+    def knows_averages(self) -> bool:
+        """Whether E grad log pi and E grad^2 log pi over the Gaussian are known exactly."""
+        return self.mean_gradient is not None
 
     @property
     def is_diagonal(self) -> bool:
@@ -101,6 +122,14 @@ class Anchor:
         if self.hessian is None:
             return None
         return np.eye(len(self.mode)) - self.whitening.T @ self.hessian @ self.whitening
+
+    @property
+    def mean_remainder(self) -> tuple[Floats, Floats]:
+        """E r(u) = W^T E grad log pi and E grad r(u) = I + W^T E grad^2 log pi W over the Gaussian, where known."""
+        assert self.mean_gradient is not None
+        assert self.mean_hessian is not None
+        bend = np.eye(len(self.mode)) - self.whitening.T @ self.mean_hessian @ self.whitening
+        return self.mean_gradient @ self.whitening, (bend + bend.T) / 2
 
     @cached_property
     def covariance(self) -> Floats:

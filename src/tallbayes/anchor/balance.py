@@ -7,6 +7,13 @@ B is finite for every proper posterior, also where the density itself has no bou
 when their scale goes to nothing. A move is theta + W E[W^T grad] and (P - E grad^2) / 2, halved again until B rises.
 Expectations are means over fixed draws in opposite pairs, on a sample of the rows beside what all
 rows say at the centre itself.
+
+With few linear predictors a row they are known by quadrature (`expansion.average`), one pass over all rows a move:
+
+    P' = -E grad^2 log pi,   theta' = theta + P'^-1 E grad log pi
+
+From the mode one move is enough where rows are many, three where the posterior is far from Gaussian. It need not end in
+balance: what is left of it stays in every drift, and is known.
 """
 
 from __future__ import annotations
@@ -17,11 +24,14 @@ from functools import cached_property
 
 import numpy as np
 
-from tallbayes.anchor.expansion import Expansion, Ranges, Survey
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import Averages, Expansion, Ranges, Survey, average
 from tallbayes.anchor.screening import log_densities
 from tallbayes.anchor.sums import Curvature
+from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
+from tallbayes.workers.executors import Executor
 
 PAIRS = 32
 CURVATURE_NUMBERS = 2e6
@@ -34,6 +44,9 @@ MAX_HALVINGS = 8
 AGREED = (0.7, 2.0)
 # What a first Gaussian is given of its own diagonal along any direction, whatever the curvature there.
 LEAST_CURVATURE = 1e-2
+# By quadrature, in posterior sds: beyond, another pass is worth its rows.
+BALANCED, MATCHED = 0.03, 0.06
+MOST_PASSES = 7
 
 log = logging.getLogger("tallbayes")
 
@@ -131,6 +144,52 @@ def _raised(
                 return there, raised, min(1.0, 2 * fraction)
         fraction /= 2
     return None
+
+
+def ascend_by_quadrature(
+    target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, known: Averages | None = None
+) -> tuple[Averages | None, Floats, int]:
+    """Where moves from the anchor end: the averages there and the precision, and passes made; None if none is better.
+
+    `known` are the averages at the anchor itself, where there was a pass for them.
+    """
+    here = Gaussian(anchor.mode, anchor.precision)
+    found = known or average(target, table, here.theta, here.whitening, executor)
+    passes, fraction, moved = int(known is None), 1.0, False
+    while found.is_finite and not in_balance(here, found) and passes < MOST_PASSES:
+        there = _moved(here, found, fraction)
+        if there is not None:
+            further, passes = average(target, table, there.theta, there.whitening, executor), passes + 1
+            slack = 1e-12 * abs(found.value)
+            if further.is_finite and further.value + there.log_volume > found.value + here.log_volume - slack:
+                here, found, fraction, moved = there, further, 1.0, True
+                log.debug("balance by quadrature, pass %d: %s", passes, imbalance(here, found))
+                continue
+        fraction /= 2
+        if fraction < 2.0**-MAX_HALVINGS:
+            break
+    return (found if moved or found.is_finite else None), here.precision, passes
+
+
+def in_balance(at: Gaussian, found: Averages) -> bool:
+    shift, mismatch = imbalance(at, found)
+    return shift < BALANCED and mismatch < MATCHED
+
+
+def imbalance(at: Gaussian, found: Averages) -> tuple[float, float]:
+    """|E W^T grad log pi|, and by how much P and minus the mean Hessian differ along any direction, against P."""
+    w = at.whitening
+    mismatch = np.eye(len(at.theta)) - w.T @ found.hessian @ w
+    return float(np.linalg.norm(found.gradient @ w)), float(np.abs(np.linalg.eigvalsh(mismatch)).max())
+
+
+def _moved(here: Gaussian, found: Averages, fraction: float) -> Gaussian | None:
+    """So much of the way to what the averages say; None where that is no Gaussian."""
+    mean = (found.hessian + found.hessian.T) / 2
+    precision = (1 - fraction) * here.precision + fraction * mean
+    if np.linalg.eigvalsh(here.whitening.T @ precision @ here.whitening)[0] < LEAST_CURVATURE:
+        return None
+    return Gaussian(here.theta + fraction * np.linalg.solve(precision, found.gradient), precision)
 
 
 def first_gaussian(here: Expansion) -> Gaussian:

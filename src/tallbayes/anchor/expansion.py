@@ -2,8 +2,9 @@
 
     log pi(theta) + (N/m) sum over m rows of log p(x_i | theta),   m = N unless a sample of rows is asked for
 
-One call is one pass. Chunks run wherever an executor puts them; they are added in their order, so the bits are the
-same. A chunk is summed in pieces that take a fraction of a second each, and the watch is looked at between them.
+and the same on average over theta ~ N(m, W W^T). One call is one pass. Chunks run wherever an executor puts them; they
+are added in their order, so the bits are the same. A chunk is summed in pieces that take a fraction of a second each,
+and the watch is looked at between them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.anchor.sums import Curvature, likelihood_sums, prior_probe, prior_terms, shapes_of_sums
+from tallbayes.anchor.sums import (
+    Curvature,
+    averaged_prior,
+    averaged_sums,
+    likelihood_sums,
+    prior_probe,
+    prior_terms,
+    shapes_of_sums,
+)
 from tallbayes.errors import NonFiniteError, explain
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -36,6 +45,7 @@ FIRST_PIECE = 16 * TILE_ROWS
 # Larger sums over a chunk of rows are not kept where there are many chunks; of a pass, no more than so many bytes.
 MOST_SUMS, MOST_OF_A_PASS = 2**15, 2**24
 PIECE_SECONDS = 0.2
+PRIOR_DRAWS, MOST_PRIOR_NUMBERS = 2**12, 2**24
 MOST_GROWTH = 16.0
 
 SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature in Curvature}
@@ -61,6 +71,26 @@ class Expansion:
 
 
 @dataclass(frozen=True, eq=False)
+class Averages:
+    """The log posterior on average over N(theta, W W^T), beside its expansion at theta.
+
+    `hessian` is negated. `error` is that of the gradient in units of W: what quadrature leaves of the rows, and a
+    standard error where the prior is not Gaussian, which is averaged over draws.
+    """
+
+    here: Expansion
+    value: float
+    gradient: Floats
+    hessian: Floats
+    error: float
+
+    @property
+    def is_finite(self) -> bool:
+        parts = self.value, self.gradient, self.hessian, self.error
+        return self.here.is_finite and all(bool(np.isfinite(part).all()) for part in parts)
+
+
+@dataclass(frozen=True, eq=False)
 class Bound:
     """A target and the rows it is about: what a sum over some of them needs."""
 
@@ -79,7 +109,7 @@ def expand(
     """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows."""
     rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
     begin_pass(rows)
-    total = reduce(_added, _parts(Bound(target, table), theta, executor, ranges, curvature))
+    total = _total(row_sums, Bound(target, table), (theta,), (curvature,), executor, ranges)
     value, gradient, hessian = (terms * (table.num_rows / rows) for terms in total)
     look()
     prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
@@ -95,17 +125,54 @@ def expand(
     return here
 
 
-def _parts(
-    bound: Bound, theta: Floats, executor: Executor | None, ranges: Ranges | None, curvature: Curvature
-) -> Iterator[Sums]:
-    tasks = [(bound, theta, start, stop, curvature) for start, stop in ranges or bound.table.chunks()]
+def average(
+    target: Target,
+    table: Table,
+    theta: Floats,
+    whitening: Floats,
+    executor: Executor | None = None,
+    ranges: Ranges | None = None,
+) -> Averages:
+    """One pass by quadrature, as `expand`; for models with few predictors a row, and W a matrix."""
+    rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
+    begin_pass(rows)
+    total = _total(average_sums, Bound(target, table), (theta, whitening), (), executor, ranges)
+    value, gradient, hessian, *averaged, left = (terms * (table.num_rows / rows) for terms in total)
+    look()
+    prior = _prior(target, theta, Curvature.DENSE)
+    parts = float(value + prior[0]), gradient + prior[1], -(hessian + prior[2])
+    here = Expansion(theta, *parts, likelihood_gradient=gradient, likelihood_hessian=hessian)
+    with jax.enable_x64(True):
+        found = compiled(averaged_prior)(target, jnp.asarray(theta), jnp.asarray(whitening), prior_draws(theta.size))
+        prior_value, prior_gradient, prior_hessian, error = (np.asarray(part) for part in found)
+    value, gradient, hessian = averaged
+    parts = float(value + prior_value), gradient + prior_gradient, -(hessian + prior_hessian)
+    return Averages(here, *parts, error=float(error + left))
+
+
+def prior_draws(dimension: int) -> Floats:
+    """Half of them: each stands for itself and its opposite."""
+    count = max(64, min(PRIOR_DRAWS, MOST_PRIOR_NUMBERS // dimension**2))
+    return np.random.default_rng(0).standard_normal((count, dimension))
+
+
+def _total(
+    task: Any, bound: Bound, point: tuple[Floats, ...], how: tuple[Any, ...], executor: Any, ranges: Ranges | None
+) -> Sums:
+    """The sums of a task over all chunks, in their order."""
+    tasks = [(bound, *point, start, stop, *how) for start, stop in ranges or bound.table.chunks()]
+    return reduce(_added, _parts(task, tasks, executor, ranges is not None))
+
+
+def _parts(task: Any, tasks: list[tuple[Any, ...]], executor: Executor | None, of_sample: bool) -> Iterator[Sums]:
     elsewhere = executor is not None and runs_elsewhere(executor)
     # A sample of the rows is summed sooner here than anywhere else, and so is a single chunk than in another process.
-    if executor is None or ranges is not None or (elsewhere and len(tasks) == 1):
-        yield from (row_sums(*task) for task in tasks)
+    if executor is None or of_sample or (elsewhere and len(tasks) == 1):
+        yield from (task(*each) for each in tasks)
         return
-    sums = in_order(executor, row_sums, iter(tasks), 4 * capacity_of(executor))
-    for (_, _, start, stop, _), part in zip(tasks, sums, strict=True):
+    for (start, stop), part in zip(
+        map(task.rows_of, tasks), in_order(executor, task, iter(tasks), 4 * capacity_of(executor)), strict=True
+    ):
         yield part
         if elsewhere:
             count_rows(stop - start)
@@ -126,31 +193,68 @@ class RowSums:
     """The task of value, gradient and curvature of the log likelihood of rows start..stop-1."""
 
     def __call__(self, bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature) -> Sums:
-        # The setting belongs to a thread, so it is entered inside the task.
-        with jax.enable_x64(True):
-            point = jnp.asarray(theta, jnp.float64)
-            sums: Any = tuple(np.zeros(shape) for shape in shapes_of_sums(theta.size, curvature))
-            first, size = start, FIRST_PIECE
-            while first < stop:
-                last, begun = min(first + size, stop), time.monotonic()
-                ends = np.int32(first), np.int32(last)
-                sums = compiled(SUMS[curvature])(bound.target, bound.table.rows, *ends, point, sums)
-                sums = tuple(part.block_until_ready() for part in sums)
-                count_rows(last - first)
-                first, size = last, _next_piece(last - first, time.monotonic() - begun)
-            return tuple(np.asarray(part) for part in sums)
+        shapes = shapes_of_sums(theta.size, curvature)
+        return _in_pieces(SUMS[curvature], bound, (theta,), start, stop, shapes)
+
+    def rows_of(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        _, _, start, stop, _ = arguments
+        return start, stop
 
     def record(
         self, kept_bytes: float, bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature
     ) -> SumsRecord | None:
         """By the point and the rows, until set-up is on record as a whole; None where there would be too much of it."""
-        if 8 * theta.size**curvature.value > max(MOST_SUMS, MOST_OF_A_PASS // len(bound.table.chunks())):
-            return None
-        point = sha256(np.ascontiguousarray(theta, np.float64).tobytes()).hexdigest()
-        return SumsRecord(f"{point} {start} {stop} {curvature.name}")
+        return _record_of(bound, theta.size**curvature.value, (theta,), f"{start} {stop} {curvature.name}")
 
 
-row_sums = RowSums()
+@dataclass(frozen=True)
+class AverageSums:
+    """The task of the same and of their averages over N(theta, W W^T), of rows start..stop-1."""
+
+    def __call__(self, bound: Bound, theta: Floats, whitening: Floats, start: int, stop: int) -> Sums:
+        shapes = (*2 * shapes_of_sums(theta.size, Curvature.DENSE), ())
+        return _in_pieces(averaged_sums, bound, (theta, whitening), start, stop, shapes)
+
+    def rows_of(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        _, _, _, start, stop = arguments
+        return start, stop
+
+    def record(
+        self, kept_bytes: float, bound: Bound, theta: Floats, whitening: Floats, start: int, stop: int
+    ) -> SumsRecord | None:
+        """By the point, W and the rows."""
+        return _record_of(bound, 2 * theta.size**2, (theta, whitening), f"{start} {stop} averages")
+
+
+row_sums, average_sums = RowSums(), AverageSums()
+
+
+def _in_pieces(
+    program: Any, bound: Bound, point: tuple[Floats, ...], start: int, stop: int, shapes: tuple[tuple[int, ...], ...]
+) -> Sums:
+    """A chunk in pieces that take a fraction of a second each."""
+    # The setting belongs to a thread, so it is entered inside the task.
+    with jax.enable_x64(True):
+        at = tuple(jnp.asarray(each, jnp.float64) for each in point)
+        sums: Any = tuple(np.zeros(shape) for shape in shapes)
+        first, size = start, FIRST_PIECE
+        while first < stop:
+            last, begun = min(first + size, stop), time.monotonic()
+            ends = np.int32(first), np.int32(last)
+            sums = compiled(program)(bound.target, bound.table.rows, *ends, *at, sums)
+            sums = tuple(part.block_until_ready() for part in sums)
+            count_rows(last - first)
+            first, size = last, _next_piece(last - first, time.monotonic() - begun)
+        return tuple(np.asarray(part) for part in sums)
+
+
+def _record_of(bound: Bound, numbers: int, point: tuple[Floats, ...], name: str) -> SumsRecord | None:
+    if 8 * numbers > max(MOST_SUMS, MOST_OF_A_PASS // len(bound.table.chunks())):
+        return None
+    total = sha256()
+    for each in point:
+        total.update(np.ascontiguousarray(each, np.float64).tobytes())
+    return SumsRecord(f"{total.hexdigest()} {name}")
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import flat_along, improper, named
-from tallbayes.anchor.balance import Balance, Gaussian, ascend, first_gaussian, shift_of
-from tallbayes.anchor.expansion import Expansion, Survey
+from tallbayes.anchor.balance import Balance, Gaussian, ascend, ascend_by_quadrature, first_gaussian, shift_of
+from tallbayes.anchor.expansion import Averages, Expansion, Survey
 from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, find_anchor
-from tallbayes.anchor.sums import Curvature
+from tallbayes.anchor.sums import Curvature, can_average
 from tallbayes.errors import (
     ImproperPosteriorError,
     NoConvergenceError,
@@ -36,6 +36,8 @@ from tallbayes.workers.executors import Executor
 FAR = 3.0
 # A Gaussian at the mode that is so far off says nothing of where to go.
 LOST = 1e4
+# In posterior sds: averages of a prior that are known no better are not called exact.
+EXACT = 1e-5
 NON_CENTRED = "effects written non-centred (scale * effect, with standard normal effects)"
 NO_MODE = "the joint density has no mode that a climb reaches, so paths are anchored to a Gaussian in balance with it"
 
@@ -71,6 +73,45 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
         if everywhere is not None:
             moved = _anchor_in_balance(found, everywhere, anchor.passes, anchor.num_rows)
     return Recentred(moved, shift, survey.rows_read)
+
+
+def put_in_balance(
+    target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, known: Averages | None = None
+) -> Recentred:
+    """The anchor whose Gaussian is right on average; the one given where none is found, or is found better.
+
+    By quadrature where a row has few linear predictors, by draws for any other model. `known` are the averages at the
+    anchor, where there was a pass for them.
+    """
+    if anchor.is_diagonal:
+        return Recentred(anchor, 0.0, 0)
+    if can_average(target):
+        found, precision, passes = ascend_by_quadrature(target, table, anchor, executor, known)
+        moved = anchor if found is None else anchor_on_average(found, precision, anchor)
+        shift = np.linalg.norm((moved.mode - anchor.mode) @ anchor.factor)
+        return Recentred(moved, float(shift), passes * table.num_rows)
+    survey = Survey(target, table, executor)
+    there, everywhere = ascend(Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, anchor.precision))
+    moved = anchor
+    if everywhere is not None:
+        moved = _anchor_in_balance(there, everywhere, anchor.passes, anchor.num_rows)
+    shift = np.linalg.norm((moved.mode - anchor.mode) @ anchor.factor)
+    return Recentred(moved, float(shift), survey.rows_read)
+
+
+def anchor_on_average(found: Averages, precision: Floats, before: Anchor) -> Anchor:
+    """The anchor of averages over N(theta, P^-1), which they are called exact of where a prior leaves them so."""
+    laplace = before.laplace
+    anchor = replace(
+        anchor_at(found.here, before.passes, before.num_rows),
+        has_mode=before.has_mode,
+        laplace_mode=laplace.mode,
+        laplace_precision=laplace.precision,
+    )
+    anchor = replace(anchor, precision=precision, hessian=anchor.precision)
+    if found.error > EXACT:
+        return anchor
+    return replace(anchor, mean_gradient=found.gradient, mean_hessian=(found.hessian + found.hessian.T) / 2)
 
 
 def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: Executor | None = None) -> Anchor:

@@ -3,7 +3,10 @@
     sum_{start <= i < stop} log p(x_i | theta),   tile by tile in a fixed order
 
 A regression needs two derivatives of its density in eta for each row, and products of its columns; any other model is
-differentiated as it is.
+differentiated as it is. Of a regression the same are also known on average over theta ~ N(m, W W^T), where eta is
+Gaussian by row,
+
+    E l, E l', E l''   over eta ~ N(A m, A W W^T A^T),   by quadrature in as many dimensions as eta has
 """
 
 from __future__ import annotations
@@ -14,9 +17,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from tallbayes.model.model import Target
+from tallbayes.model.quadrature import normal_rule
 from tallbayes.rows.table import TILE_ROWS
+
+# Hermite's nodes a predictor, where there are several, of a rule and of the coarser one that it is held against; of a
+# single one the trapezoidal rule with steps of 1/4, against 1/2.
+HERMITE_NODES = {2: (13, 9), 3: (7, 5)}
+TRAPEZOIDS = (2.0, 1.0)
 
 
 class Curvature(Enum):
@@ -60,6 +70,87 @@ def likelihood_sums(
     return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, before)
 
 
+@partial(jax.jit, static_argnums=0)
+def averaged_sums(
+    target: Target,
+    rows: Any,
+    start: jax.Array,
+    stop: jax.Array,
+    theta: jax.Array,
+    whitening: jax.Array,
+    before: tuple[jax.Array, ...],
+) -> tuple[jax.Array, ...]:
+    """The three sums at theta, the same three on average over N(theta, W W^T), and the error of the average gradient;
+    as `likelihood_sums` adds them.
+
+    The error is a bound in whitened units, and a loose one: it is that of the coarser of two rules.
+    """
+
+    def tile(index: jax.Array, sums: Any) -> Any:
+        first = start + index * TILE_ROWS
+        part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype), rows)
+        weights = (first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop).astype(theta.dtype)
+        here = _add_predictor_terms(target, part, weights, theta, Curvature.DENSE, sums[:3])
+        terms, error = _averaged_terms(target, part, theta, whitening)
+        averaged = _add_terms(target, part, weights, terms, Curvature.DENSE, sums[3:6])
+        return *here, *averaged, sums[6] + jnp.sum(weights * error)
+
+    return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, before)
+
+
+def can_average(target: Target) -> bool:
+    """Whether a row has few enough predictors for a quadrature."""
+    return target.predictor is not None and (target.layout.is_scalar or target.layout.size in HERMITE_NODES)
+
+
+def _averaged_terms(target: Target, rows: Any, theta: jax.Array, whitening: jax.Array) -> tuple[Any, jax.Array]:
+    """E l, E l' and E l'' of every row, and by how much W^T A^T E l' would differ by the coarser rule."""
+    layout = target.layout
+    eta, spread = layout.predict(rows, theta), layout.spread(rows, whitening)
+    root, terms_at = _roots(spread), jax.vmap(partial(density_terms, target))
+
+    def mean(rule: tuple[np.ndarray, np.ndarray]) -> Any:
+        nodes, weights = (jnp.asarray(each) for each in rule)
+
+        def add(k: jax.Array, total: Any) -> Any:
+            move = root @ nodes[k]
+            found = terms_at(eta + (move[:, 0] if layout.is_scalar else move), rows)
+            return jax.tree.map(lambda sum, term: sum + weights[k] * term, total, found)
+
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(terms_at, eta, rows))
+        return jax.lax.fori_loop(0, len(nodes), add, nothing)
+
+    fine, coarse = (mean(rule) for rule in _rules(1 if layout.is_scalar else layout.size))
+    apart = (fine[1] - coarse[1]).reshape(len(eta), -1)
+    return fine, jnp.sqrt(jnp.maximum(jnp.einsum("na,nab,nb->n", apart, spread, apart), 0))
+
+
+def _rules(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Nodes (k, size) and weights (k,) of N(0, I), of a rule and of a coarser one."""
+    if size == 1:
+        return [(nodes[:, None], weights) for nodes, weights in map(normal_rule, TRAPEZOIDS)]
+    return [_hermite(count, size) for count in HERMITE_NODES[size]]
+
+
+def _hermite(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    grid = np.stack(np.meshgrid(*[nodes] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    shares = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * size, indexing="ij")), axis=0)
+    return grid, shares.ravel()
+
+
+def _roots(spread: jax.Array) -> jax.Array:
+    """L with L L^T the spread of every row, which may be none along some predictor: a padded row has none at all."""
+    columns: list[jax.Array] = []
+    left = spread
+    for k in range(spread.shape[-1]):
+        pivot = left[:, k, k]
+        column = jnp.where(pivot[:, None] > 0, left[:, :, k] / jnp.sqrt(jnp.where(pivot > 0, pivot, 1))[:, None], 0)
+        left = left - column[:, :, None] * column[:, None, :]
+        columns.append(column)
+    return jnp.stack(columns, axis=-1)
+
+
 def shapes_of_sums(dimension: int, curvature: Curvature) -> tuple[tuple[int, ...], ...]:
     return (), (dimension,), (dimension,) * curvature.value
 
@@ -72,10 +163,13 @@ def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
 def _add_predictor_terms(
     target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature, sums: Any
 ) -> Any:
-    layout, (value, gradient, hessian) = target.layout, sums
-    assert target.predictor is not None
-    eta = layout.predict(rows, theta)
-    l0, l1, l2 = jax.vmap(partial(density_terms, target))(eta, rows)
+    terms = jax.vmap(partial(density_terms, target))(target.layout.predict(rows, theta), rows)
+    return _add_terms(target, rows, weights, terms, curvature, sums)
+
+
+def _add_terms(target: Target, rows: Any, weights: jax.Array, terms: Any, curvature: Curvature, sums: Any) -> Any:
+    """l, l' and l'' of every row, as sums in theta."""
+    layout, (value, gradient, hessian), (l0, l1, l2) = target.layout, sums, terms
     slopes, bends = _times(weights, l1), _times(weights, l2)
     match curvature:
         case Curvature.DENSE:
@@ -139,3 +233,34 @@ def prior_probe(target: Target, theta: jax.Array, signs: jax.Array) -> tuple[jax
     prior = target.log_prior.call
     gradient, product = jax.jvp(jax.grad(prior), (theta,), (signs,))
     return prior(theta), gradient, signs * product
+
+
+@partial(jax.jit, static_argnums=0)
+def averaged_prior(
+    target: Target, theta: jax.Array, whitening: jax.Array, draws: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Value, gradient and Hessian of log pi on average over N(theta, W W^T), and their error in whitened units.
+
+    The expansion to second order, and what is beyond it as a mean over pairs of draws: nothing where the prior is
+    Gaussian, but for rounding.
+    """
+    prior = target.log_prior.call
+    value, gradient, hessian = prior(theta), jax.grad(prior)(theta), jax.hessian(prior)(theta)
+
+    def beyond(z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        move = whitening @ z
+        (ahead, rise), (behind, fall) = (jax.value_and_grad(prior)(theta + sign * move) for sign in (1, -1))
+        bend = hessian @ move
+        return (ahead + behind) / 2 - value - move @ bend / 2, (rise + fall) / 2 - gradient, (rise - fall) / 2 - bend
+
+    values, slopes, bends = jax.lax.map(beyond, draws, batch_size=64)
+    # Stein's identity: E grad^2 f(v) = E grad f(v) (W^-T z)^T for v = W z.
+    bend = jnp.linalg.solve(whitening.T, draws.T @ bends / len(draws))
+    squares = [jnp.sum((each @ whitening) ** 2, axis=1) for each in (slopes, bends)]
+    largest = jnp.mean(squares[0] + squares[1] * jnp.sum(draws**2, axis=1))
+    return (
+        value + jnp.sum((whitening.T @ hessian) * whitening.T) / 2 + jnp.mean(values),
+        gradient + jnp.mean(slopes, axis=0),
+        hessian + (bend + bend.T) / 2,
+        jnp.sqrt(largest / len(draws)),
+    )
