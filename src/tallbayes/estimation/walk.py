@@ -32,6 +32,7 @@ from tallbayes.records.fingerprint import fingerprint
 from tallbayes.records.ledger import Ledger, open_ledger
 from tallbayes.records.tasks import Kept, Recorded
 from tallbayes.rows.on_disk import Stored
+from tallbayes.setup.balancing import Wish
 from tallbayes.setup.centre import set_up
 from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import Placed, bind_rows, check_data, check_stored, place, refine_precision
@@ -54,7 +55,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     book, workers = _workers(asked, placed, hired, stack)
     if not hired.elsewhere:
         _compile_ahead(asked, placed, stack)
-    prepared, search = recalled(book, placed, partial(set_up, known, placed, asked.anchor, method.anchored, workers))
+    wish = Wish.of(method.anchor, asked.accuracy.kind, asked.accuracy.size) if method.anchored else None
+    prepared, search = recalled(book, placed, partial(set_up, known, placed, asked.anchor, wish, workers))
     known.prepared, known.search, known.centred = prepared, search, True
     begin("quantities")
     estimands = aside(make_estimands, asked.quantities, prepared.target, prepared.anchor, prepared.table.units)

@@ -32,6 +32,7 @@ from tallbayes.sampler.levels import Problem, compile_ahead, make_problem
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
+from tallbayes.setup.balancing import BALANCED, MODE
 from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
 from tallbayes.setup.quantities import touched_by
 from tallbayes.setup.tail_variances import tails_of
@@ -48,7 +49,8 @@ class Anchored:
     What is None is tuned by pilots, piece by piece: the gradient (Taylor, and Blend where that does not settle), its
     `batch_size` n, the `first_step` h_0, the `time` dT, and the `window`, for how many times dT paths go on and are
     averaged (0: their end points are read); or the whole `ladder`. Steps and times are in units of the contraction at
-    the mode.
+    the mode. `anchor` is the Gaussian that they run about: that at the "mode" (Laplace's), or the "balanced" one, which
+    is right on average; None takes whichever is foreseen to be cheaper. Neither biases anything.
 
     >>> method = Anchored(first_step=0.25)
     """
@@ -62,9 +64,13 @@ class Anchored:
     dynamics: Dynamics = field(default_factory=Exponential)
     coupling: Coupling = field(default_factory=Antithetic)
     precision: str | None = None
+    anchor: str | None = None
 
     def __post_init__(self) -> None:
         check_parts(self)
+        if self.anchor not in (None, MODE, BALANCED):
+            hint = "None to have it decided"
+            raise MethodError(explain(f'anchor "{MODE}" or "{BALANCED}"', repr(self.anchor), hint))
         if not self.dynamics.whitened:
             raise MethodError(explain("whitened dynamics", repr(self.dynamics), "tb.Exponential(), or tb.Multilevel"))
         if self.gradient is not None and self.batch_size is not None:

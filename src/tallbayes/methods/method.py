@@ -74,6 +74,11 @@ class Method(Protocol):
         ...
 
     @property
+    def anchor(self) -> str | None:
+        """Which anchor they begin in: "mode", "balanced", or None to have it decided."""
+        ...
+
+    @property
     def keeps_posterior(self) -> bool:
         """Whether its paths are a signed ensemble that can be asked afterwards."""
         ...
@@ -111,7 +116,7 @@ class Method(Protocol):
         ...
 
 
-_MEMBERS = ("precision", "anchored", "keeps_posterior", "gradient_for", "plan", "problem", "solve", "further")
+_MEMBERS = ("precision", "anchored", "anchor", "keeps_posterior", "gradient_for", "plan", "problem", "solve", "further")
 
 
 def check_method(method: Any, default: type) -> Method:

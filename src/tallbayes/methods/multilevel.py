@@ -27,6 +27,7 @@ from tallbayes.sampler.gradients import Taylor
 from tallbayes.sampler.levels import Problem, make_problem
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
+from tallbayes.setup.balancing import MODE
 from tallbayes.setup.preparation import Placed, Prepared
 from tallbayes.workers.executors import Executor
 
@@ -53,6 +54,10 @@ class Multilevel:
     @property
     def anchored(self) -> bool:
         return False
+
+    @property
+    def anchor(self) -> str | None:
+        return MODE
 
     @property
     def keeps_posterior(self) -> bool:

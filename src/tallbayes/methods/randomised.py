@@ -57,6 +57,10 @@ class Randomised:
         return True
 
     @property
+    def anchor(self) -> str | None:
+        return self.method.anchor
+
+    @property
     def keeps_posterior(self) -> bool:
         """With a random tail the weights of its paths are not kept."""
         return False

@@ -227,7 +227,7 @@ def _laplace(result: Result, count: int) -> tuple[list[float], list[float]]:
     posterior = result.posterior
     if posterior is None or posterior.reading is None:
         return nothing, nothing
-    means, sds, anchor = list(nothing), list(nothing), posterior.anchor
+    means, sds, anchor = list(nothing), list(nothing), posterior.anchor.laplace
     for place in range(count):
         line = posterior.reading.line(place)
         if line is None:

@@ -8,5 +8,6 @@ tail_variances  what a probe says of every component of the answer
 record          set-up from a ledger, or into it
 corners         whether a prior has a kink within the posterior, and what to say then
 known           what is known of a run so far
+balancing       whether the anchor is put in balance
 centre          mode, other modes, recentring: the walk through `anchor`
 """

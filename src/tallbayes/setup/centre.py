@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.other_modes import search_modes
-from tallbayes.anchor.recentring import NO_MODE, recentre
+from tallbayes.anchor.recentring import NO_MODE, Recentred, recentre
+from tallbayes.setup.balancing import Wish, balance
 from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import Placed, Prepared, find_centre
 from tallbayes.setup.record import Search
@@ -15,9 +16,12 @@ from tallbayes.workers.executors import Executor
 
 
 def set_up(
-    known: Known, placed: Placed, anchor: Anchor | None, recentres: bool, executor: Executor
+    known: Known, placed: Placed, anchor: Anchor | None, wish: Wish | None, executor: Executor
 ) -> tuple[Prepared, Search]:
-    """The centre of all paths, and what was found on the way to it; what is known already is not done again."""
+    """The centre of all paths, and what was found on the way to it; what is known already is not done again.
+
+    Without a wish it stays where the mode is.
+    """
     watch = current()
     assert watch is not None
     if known.prepared is None:
@@ -31,9 +35,9 @@ def set_up(
         begin("second mode")
         prepared, known.search = aside(_searched, prepared, anchor is not None, executor)
         known.prepared = prepared
-    if recentres and anchor is None and prepared.anchor.has_mode and not known.centred:
+    if wish is not None and anchor is None and prepared.anchor.has_mode and not known.centred:
         begin("recentring")
-        return aside(_recentred, prepared, known.search, executor)
+        return aside(_recentred, prepared, known.search, wish, executor)
     return prepared, known.search
 
 
@@ -52,11 +56,15 @@ def _searched(prepared: Prepared, anchored_before: bool, executor: Executor) -> 
     )
 
 
-def _recentred(prepared: Prepared, search: Search, executor: Executor) -> tuple[Prepared, Search]:
-    """Anchor to the posterior's mean where its mass is far from the mode, and say so."""
-    found = recentre(prepared.target, prepared.table, prepared.anchor, executor)
-    others = [recentre(prepared.target, prepared.table, peak.anchor, executor) for peak in search[0]]
+def _recentred(prepared: Prepared, search: Search, wish: Wish, executor: Executor) -> tuple[Prepared, Search]:
+    """Anchor to the posterior's mean where its mass is far from the mode, and say so; in balance where that pays."""
+    target, table = prepared.target, prepared.table
+    found = recentre(target, table, prepared.anchor, executor)
+    others = [recentre(target, table, peak.anchor, executor) for peak in search[0]]
+    notes = (*search[1], found.note) if found.note else search[1]
+    if not found.anchor.recentred:
+        balanced = balance(target, table, found.anchor, wish, executor, bool(others))
+        found = Recentred(balanced.anchor, found.shift, found.evaluations + balanced.evaluations)
     spent = prepared.setup_evaluations + sum(each.evaluations for each in (found, *others))
     moved = tuple(replace(peak, anchor=each.anchor) for peak, each in zip(search[0], others, strict=True))
-    notes = (*search[1], found.note) if found.note else search[1]
     return replace(prepared, anchor=found.anchor, setup_evaluations=spent), (moved, notes)

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import expand
+from tallbayes.anchor.expansion import average, expand
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import anchor_at
 from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.probing import make_probe
-from tallbayes.anchor.recentring import find_mode_or_balance
-from tallbayes.anchor.sums import Curvature
+from tallbayes.anchor.recentring import anchor_on_average, find_mode_or_balance
+from tallbayes.anchor.sums import Curvature, can_average
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.estimator.estimands import Estimands, Tolerances
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
@@ -207,7 +207,10 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
             )
         )
     curvature = Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
-    here = expand(target, table, anchor.mode, executor, curvature=curvature)
+    averages = None
+    if anchor.knows_averages and can_average(target):
+        averages = average(target, table, anchor.mode, anchor.whitening, executor)
+    here = averages.here if averages else expand(target, table, anchor.mode, executor, curvature=curvature)
     apart = _apart(anchor, here.gradient, here.hessian)
     if not apart < 0.01:
         raise DataError(
@@ -217,7 +220,9 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
                 "anchor=None to find the mode anew",
             )
         )
-    found = anchor_at(here, passes=1, num_rows=table.num_rows)
+    found = replace(anchor_at(here, passes=1, num_rows=table.num_rows), reason=anchor.reason)
+    if averages is not None:
+        return replace(anchor_on_average(averages, anchor.precision, anchor), passes=1, reason=anchor.reason)
     if not anchor.recentred:
         return found
     return replace(found, precision=anchor.precision, hessian=found.precision, has_mode=anchor.has_mode)

@@ -164,8 +164,16 @@ def _cost(result: Result) -> str:
     return (
         f"cost: {cost.evaluations:,} row gradients ({neat(cost.epochs)} epochs of {cost.num_data:,} rows)"
         f" and {cost.setup_evaluations:,} in set-up ({passes(cost.passes)});"
-        f" {neat(cost.seconds)} s\nmethod: {result.method}"
+        f" {neat(cost.seconds)} s\nmethod: {result.method}{_anchor(result)}"
     )
+
+
+def _anchor(result: Result) -> str:
+    """Which Gaussian the paths ran about, and why."""
+    anchor = result.anchor
+    if anchor is None or not anchor.reason:
+        return ""
+    return f"\nanchor: {'balanced' if anchor.recentred else 'the mode'}; {anchor.reason}"
 
 
 def _tuning(result: Result) -> list[str]:

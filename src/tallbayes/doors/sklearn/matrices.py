@@ -298,5 +298,6 @@ def _narrowed_anchor(anchor: Anchor, places: np.ndarray) -> Anchor:
             return None
         return array[places] if array.ndim == 1 else array[np.ix_(places, places)]
 
-    fields = ("mode", "likelihood_gradient", "likelihood_hessian", "precision", "gradient", "hessian")
-    return replace(anchor, **{name: part(getattr(anchor, name)) for name in fields})
+    posterior = ("mode", "likelihood_gradient", "likelihood_hessian", "precision", "gradient", "hessian")
+    averages = ("mean_gradient", "mean_hessian", "laplace_mode", "laplace_precision")
+    return replace(anchor, **{name: part(getattr(anchor, name)) for name in (*posterior, *averages)})

@@ -162,7 +162,7 @@ def _laplace(result: Result, effects: Effects) -> Markup | None:
         return None
     allowed = fraction_asked(result) or DEFAULT_ALLOWED
     moved = sorted(known, key=lambda each: -abs(each.coefficient.shift))[:MOST_MOVED]
-    words = _about_laplace(known, allowed, getattr(result.anchor, "recentred", False))
+    words = _about_laplace(known, allowed, result.anchor is not None and result.anchor.laplace.recentred)
     panel = Panel("shift of the mean, in posterior sds", [_moved(each, allowed) for each in moved], band=allowed)
     caption = (
         f"{_those(len(moved), len(known))} Dot: posterior mean less Laplace’s, in posterior sds; line: two Monte Carlo "
