@@ -1,6 +1,7 @@
 """Levels of a small logistic regression, and how far they are from telescoping to its posterior."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -10,8 +11,10 @@ from scenarios import logistic_rows
 
 import tallbayes as tb
 from tallbayes.anchor import importance
+from tallbayes.anchor.expansion import average
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import find_anchor
+from tallbayes.anchor.recentring import anchor_on_average, put_in_balance
 from tallbayes.estimator.levels import sample_level
 from tallbayes.estimator.rates import consistency
 from tallbayes.model.model import bind
@@ -46,11 +49,25 @@ def listing():
     return made
 
 
-def problem(gradient, coupling=None, listed=None, dynamics=None, seed=3, ladder=LADDER):
+@cache
+def balanced():
+    """Beside the balance by a little, so that the means of a control are not nothing."""
     target, table, anchor = prepared()
+    found = put_in_balance(target, table, anchor).anchor
+    beside = replace(found, mode=found.mode + [0.15, -0.1] * found.sd, precision=1.15 * found.precision)
+    beside = anchor_on_average(average(target, table, beside.mode, beside.whitening), beside.precision, anchor)
+    shift, bend = beside.mean_remainder
+    assert np.abs(shift).max() > 0.1
+    assert np.abs(bend).max() > 0.1
+    return beside
+
+
+def problem(gradient, coupling=None, listed=None, dynamics=None, seed=3, ladder=LADDER, control=False):
+    target, table, anchor = prepared()
+    anchor = balanced() if control else anchor
     slabs = gradient.batch_size is not None and isinstance(gradient.sampling, tb.Blocks)
     parts = gradient, dynamics or tb.Exponential(), coupling or tb.Antithetic(), Observables(True, ())
-    plan = Plan(target, *parts, "float32", laplace=True, slabs=slabs)
+    plan = Plan(target, *parts, "float32", laplace=True, slabs=slabs, control=control)
     size = SIZE if slabs else gradient.batch_size or 0
     return make_problem(plan, table, anchor, ladder, seed, pairs=(), batch_size=size, listing=listed)
 
@@ -70,9 +87,9 @@ def law_score(levels):
 
 
 @cache
-def exact():
-    """E v and E v^2 of the posterior, v = theta - theta_0, on a grid out to 8 prior sds, and Laplace's own."""
-    anchor = prepared()[2]
+def exact(control=False):
+    """E v and E v^2 of the posterior, v = theta - theta_0, on a grid out to 8 prior sds, and the anchor's own."""
+    anchor = balanced() if control else prepared()[2]
     x, y = (np.float64(np.float32(ROWS[name])) for name in ("x", "y"))
     axis = np.linspace(-8 * PRIOR_SCALE, 8 * PRIOR_SCALE, 601)
     theta = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -84,9 +101,9 @@ def exact():
     return weight @ read / weight.sum(), np.concatenate([np.zeros(2), anchor.sd**2])
 
 
-def sum_score(levels):
-    """Distance of Laplace plus all levels from quadrature, in standard errors."""
-    truth, laplace = exact()
+def sum_score(levels, control=False):
+    """Distance of the anchor plus all levels from quadrature, in standard errors."""
+    truth, laplace = exact(control)
     total = laplace + sum(delta.mean for delta, *_ in levels)
     error = np.sqrt(sum(delta.variance / delta.count for delta, *_ in levels))
     return np.abs((total - truth) / error).max()

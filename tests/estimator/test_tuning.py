@@ -13,9 +13,10 @@ import pytest
 import tallbayes as tb
 from tallbayes.errors import MethodError
 from tallbayes.estimator.estimands import Tolerances
+from tallbayes.estimator.ladder import FIRST_STEPS, batch_sizes_up_to
 from tallbayes.estimator.levels import BLOCK_PATHS, Stream, sample_level
 from tallbayes.estimator.made_up import MadeUp, made_up_estimands
-from tallbayes.estimator.tuning import FIRST_STEPS, Tuner, batch_sizes_up_to, tune
+from tallbayes.estimator.tuning import Tuner, tune
 
 NUM_ROWS = 1000
 

@@ -26,7 +26,8 @@ from tallbayes.estimator.randomised import prepare_randomised, run_randomised
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Budget, Run
 from tallbayes.estimator.estimands import Tolerances
-from tallbayes.estimator.tuning import FIRST_STEPS, Choices, Tuner, batch_sizes_up_to, tune
+from tallbayes.estimator.ladder import FIRST_STEPS, Choices, batch_sizes_up_to
+from tallbayes.estimator.tuning import Tuner, tune
 
 goal = Tolerances("absolute_tolerance", (0.1,), (1,))
 estimands = made_up_estimands()

@@ -18,7 +18,7 @@ from tallbayes.estimator.rates import Contraction
 class Decision:
     """A ladder and a batch size, with Blend or without; how paths contract on it; row gradients it took to find.
 
-    `kept` says that a run stays with what it has.
+    `kept` says that a run stays with what it has, `uncontrolled` that a control was given up or was none.
     """
 
     ladder: Ladder
@@ -28,6 +28,7 @@ class Decision:
     tuning: Tuning
     evaluations: int
     kept: bool = False
+    uncontrolled: bool = False
 
 
 class Decisions(Protocol):
@@ -55,7 +56,8 @@ class Unrecorded:
 @dataclass(frozen=True)
 class Trial:
     """A first step and a batch size that were tried: the price predicted for the whole run, infinite where steps
-    were strained, and the row gradients the trial took; the window in units of dT."""
+    were strained, and the row gradients the trial took; the window in units of dT; what a control left of the variance
+    of level 0, where there was one."""
 
     first_step: float
     batch_size: int
@@ -63,6 +65,7 @@ class Trial:
     strained: float
     evaluations: int
     window: int = 0
+    left: float = 1.0
 
 
 @dataclass(frozen=True)

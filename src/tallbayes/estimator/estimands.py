@@ -107,10 +107,25 @@ class Estimands:
         """Reorder something given by observable so that it is given by component."""
         return np.concatenate([flat[..., q.columns] for q in self.quantities], axis=-1)
 
+    @property
+    def gaussian_scale(self) -> Floats:
+        """The sd of what a component is measured by, under the Gaussian: of theta_j for its mean and its sd."""
+        d = len(self.mode)
+        return np.concatenate([self.laplace_sd[slice(0, d) if q.kind == "sd" else q.columns] for q in self.quantities])
+
     def in_observables(self, error: Floats, scale: Floats) -> Floats:
         """An error of every component as one of its observable: that of an sd is read off a square."""
         parts = zip(self.quantities, self.split(error).values(), self.split(scale).values(), strict=True)
         return np.concatenate([part * (2 * sd if quantity.kind == "sd" else 1.0) for quantity, part, sd in parts])
+
+
+def plain_variance(estimands: Estimands, side: Moments, scale: Floats) -> Floats:
+    """Of one side of level 0, by component; of an sd that of its square, as if its mean were at the centre."""
+    d, parts = len(estimands.mode), []
+    for quantity, sd in zip(estimands.quantities, estimands.split(scale).values(), strict=True):
+        own = side.variance[quantity.columns]
+        parts.append(side.variance[d : 2 * d] / (4 * sd**2) if quantity.kind == "sd" else own)
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,14 +4,22 @@
 
 T_0, dT and w are counted in steps of level 0 (start_steps, added_steps, window_steps). The window has the same
 physical length at every level and ends where the path ends; the paper's p_l = s_l / 2 does not, and with it the
-variance stops decaying.
+variance stops decaying. `Choices` are the ladders that a tuner may take.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from tallbayes.errors import MethodError, explain
+
+FIRST_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+BATCH_FACTOR = 4
+# In units of dT.
+WINDOWS = (0, 4, 16)
 
 
 @dataclass(frozen=True)
@@ -84,3 +92,42 @@ class Ladder:
 def _require_whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise MethodError(explain(f"{name} a whole number >= {least}", repr(value), str(max(least, 5))))
+
+
+class Pace(NamedTuple):
+    """dT, and by how much paths must forget within it, in relaxation times; T_0 in units of dT."""
+
+    relaxations: float
+    least: float
+    start: int
+
+
+# With a control what is left of the start is of second order: paths may be shorter.
+PLAIN, CONTROLLED = Pace(2.5, 2.0, 1), Pace(1.0, 0.8, 2)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the tuner may choose from, in the order of their price; one entry where the user has decided."""
+
+    first_steps: tuple[float, ...]
+    batch_sizes: tuple[int, ...]
+    ladder: Ladder | None = None
+    time: float | None = None
+    windows: tuple[int, ...] = WINDOWS
+
+    @property
+    def times_are_given(self) -> bool:
+        return self.ladder is not None or self.time is not None
+
+    def ladder_of(self, first_step: float, time: float, window: int = 0, start: int = 1) -> Ladder:
+        if self.ladder is not None:
+            return self.ladder
+        steps = max(1, int(np.ceil((self.time or time) / first_step - 1e-9)))
+        return Ladder(first_step, steps * (start + window), steps, window_steps=steps * window)
+
+
+def batch_sizes_up_to(num_rows: int) -> tuple[int, ...]:
+    """1, 4, 16, ... and N itself, where a batch is all rows."""
+    sizes = [BATCH_FACTOR**k for k in range(16) if BATCH_FACTOR**k < num_rows]
+    return (*sizes, num_rows)

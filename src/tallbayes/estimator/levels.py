@@ -104,6 +104,11 @@ class Levels(Protocol):
     def is_alternative(self) -> bool: ...
 
     @property
+    def controlled(self) -> bool:
+        """Whether a control is taken off `delta`, though not off the two sides."""
+        ...
+
+    @property
     def identity(self) -> str:
         """What tells its blocks from those of other levels of the same model and rows, by content."""
         ...
@@ -145,6 +150,10 @@ class Levels(Protocol):
 
     def alternative(self) -> Levels | None:
         """The same by a gradient that is calmer far out, where there is one to go over to."""
+        ...
+
+    def uncontrolled(self) -> Levels | None:
+        """The same without a control, where there is one."""
         ...
 
 

@@ -102,6 +102,10 @@ class MadeUp:
         return False
 
     @property
+    def controlled(self) -> bool:
+        return False
+
+    @property
     def rows_per_gradient(self) -> int:
         return self.batch_size
 
@@ -155,6 +159,9 @@ class MadeUp:
         return self
 
     def alternative(self) -> MadeUp | None:
+        return None
+
+    def uncontrolled(self) -> MadeUp | None:
         return None
 
 

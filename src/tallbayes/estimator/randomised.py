@@ -32,8 +32,7 @@ from tallbayes.estimator.estimands import Estimands, Summary, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.levels import BLOCK_PATHS, Levels, Stream, sample_differences, sample_level
 from tallbayes.estimator.rates import Rate, variance_decay
-from tallbayes.estimator.run import Assessment, LevelState, Run, gaussian_summary, trouble
-from tallbayes.estimator.tuning import variance_floor
+from tallbayes.estimator.run import Assessment, LevelState, Run, gaussian_summary, least_variance, trouble
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.progress import SAMPLING
 from tallbayes.watch import OutOfTime, aside, begin, look
@@ -309,7 +308,7 @@ def assess_randomised(this: RandomisedRun) -> Assessment:
     samples = np.array([*(level.samples for level in this.run.levels), *([this.tail.samples] if drawn else [])], float)
     variance = summary.variance
     if this.run.tails is not None and this.run.levels:
-        least, fixed = variance_floor(this.run.tails, this.run.problem), len(this.run.levels)
+        least, fixed = least_variance(this.run, variance[0], summary.scale), len(this.run.levels)
         rate = this.run.problem.variance_rate
         floored = floored_variance(variance[:fixed], samples[:fixed], rate, TRUSTED_SAMPLES, least)
         variance = np.vstack([floored, variance[fixed:]])

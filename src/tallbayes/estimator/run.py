@@ -16,18 +16,19 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.allocation import (
     TRUSTED_SAMPLES,
+    Least,
     degrees_of_freedom,
     floored_variance,
     sum_errors,
     unseen_jumps,
 )
 from tallbayes.estimator.decisions import Decisions, Unrecorded
-from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, summarise
+from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, plain_variance, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
 from tallbayes.estimator.foresight import WEAK_ORDER
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels
 from tallbayes.estimator.rates import FARTHEST, Contraction, consistency, consistency_freedom
-from tallbayes.estimator.tails import Tails
+from tallbayes.estimator.tails import Tails, eased
 from tallbayes.estimator.tuning import variance_floor
 from tallbayes.moments import Floats, Moments
 from tallbayes.progress import Report
@@ -184,8 +185,9 @@ def assess(run: Run) -> Assessment:
     rate = run.problem.variance_rate
     variance = summary.variance.copy()
     variance[0] = unseen_jumps(variance[0], run.estimands.observed(run.estimands.jump), samples[0])
-    least = None if run.tails is None else variance_floor(run.tails, run.problem)
-    variance = floored_variance(variance, samples, rate, TRUSTED_SAMPLES, least)
+    variance = floored_variance(
+        variance, samples, rate, TRUSTED_SAMPLES, least_variance(run, variance[0], summary.scale)
+    )
     rho = run.rho if len(run.levels) >= 3 else np.inf
     if np.any(given_up):
         variance[:, given_up] = 0.0
@@ -199,6 +201,16 @@ def assess(run: Run) -> Assessment:
         freedom=degrees_of_freedom(variance, summary.kurtosis, samples),
         bias_bound=errors.bias_bound + np.where(given_up, 0.0, left * summary.scale),
     )
+
+
+def least_variance(run: Run, variance: Floats, scale: Floats) -> Least | None:
+    """The least that V_0 can be, whatever its samples say; None where no probe was made."""
+    if run.tails is None:
+        return None
+    least = variance_floor(run.tails, run.problem)
+    if not run.problem.controlled:
+        return least
+    return eased(least, plain_variance(run.estimands, run.levels[0].fine, scale), variance)
 
 
 def gaussian_summary(estimands: Estimands, laplace: GaussianLevel | None) -> Summary:

@@ -9,7 +9,8 @@ few dozen paths can see. What batches of rows add to it comes from a probe too: 
 
     (1 - e^-h) / (1 + e^-h) S / n
 
-in z. An estimate of V_0 is never taken to be less than the sum of both. A probe is `anchor.probe`, read for the
+in z. An estimate of V_0 is never taken to be less than the sum of both; less a control, than its share of that
+(`eased`). A probe is `anchor.probe`, read for the
 quantities of a run in `setup.tail_variances`.
 """
 
@@ -51,6 +52,17 @@ class Tails:
         missing = max(0.0, 1.0 / batch_size - 1.0 / length) if batch_size else 0.0
         by_rows = (1 - decay) / (1 + decay) * missing * self.noise
         return Least(averaged * (self.apart.variance + by_rows), self.apart.kurtosis)
+
+
+def eased(least: Least, plain: Floats, controlled: Floats) -> Least:
+    """The least variance of level 0 less a control, from that without one and from what samples say of both.
+
+    The bound is on g(z) - g(u). Where the samples show all of that, they have seen its tails, with the control and
+    without; where they show a part of it alone, so do they of what the control leaves.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        missing = np.where(plain > 0, np.maximum(least.variance / plain, 1.0), 1.0)
+    return least._replace(variance=np.where(plain > 0, missing * controlled, least.variance))
 
 
 def transport(values: Floats, first: Floats, second: Floats) -> Least:

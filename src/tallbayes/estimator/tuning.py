@@ -23,11 +23,11 @@ import numpy as np
 
 from tallbayes.estimator.allocation import Least, floored_variance, optimal_samples
 from tallbayes.estimator.decisions import Trial, Tuning
-from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, summarise
-from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, plain_variance, summarise
+from tallbayes.estimator.ladder import BATCH_FACTOR, CONTROLLED, PLAIN, Choices, Ladder, Pace
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels, sample_contraction, sample_level
 from tallbayes.estimator.rates import Contraction, contraction_but_for_few, contraction_of
-from tallbayes.estimator.tails import Tails, averaged
+from tallbayes.estimator.tails import Tails, averaged, eased
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.watch import begin, passed
 from tallbayes.workers.executors import Executor, in_order
@@ -36,39 +36,13 @@ log = logging.getLogger("tallbayes")
 
 TUNING = "tuning"
 PILOT_BLOCKS, SURE_BLOCKS = 2, 16
-FIRST_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
-BATCH_FACTOR = 4
-RELAXATIONS = 2.5
-LEAST_RELAXATIONS = 2.0
 LONGEST_TIME = 40.0
-# In units of dT.
-WINDOWS = (0, 4, 16)
 SPREAD = 3.0
 RARE = 0.005
 # Where so many pairs leave the same few parameters behind, smaller steps and larger batches are no cure.
 REFUSED_PAIRS = 4
 WORTHWHILE = 0.75
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the tuner may choose from, in the order of their price; one entry where the user has decided."""
-
-    first_steps: tuple[float, ...]
-    batch_sizes: tuple[int, ...]
-    ladder: Ladder | None = None
-    time: float | None = None
-    windows: tuple[int, ...] = WINDOWS
-
-    @property
-    def times_are_given(self) -> bool:
-        return self.ladder is not None or self.time is not None
-
-    def ladder_of(self, first_step: float, time: float, window: int = 0) -> Ladder:
-        if self.ladder is not None:
-            return self.ladder
-        steps = max(1, int(np.ceil((self.time or time) / first_step - 1e-9)))
-        return Ladder(first_step, steps * (1 + window), steps, window_steps=steps * window)
+LEAST_CONTROLLED, NOISE_ROWS = 4, 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,26 +69,27 @@ class Tuner:
     limit: float = np.inf
     tails: Tails | None = None
 
+    @property
+    def pace(self) -> Pace:
+        return CONTROLLED if self.problem.controlled else PLAIN
+
+    def ladder(self, first_step: float, time: float, window: int) -> Ladder:
+        return self.choices.ladder_of(first_step, time, window, self.pace.start)
+
     def affords(self, evaluations: float) -> bool:
         """Whether so many row gradients in all are within the budget, and there is time."""
         return evaluations <= self.limit and not passed()
 
 
-def batch_sizes_up_to(num_rows: int) -> tuple[int, ...]:
-    """1, 4, 16, ... and N itself, where a batch is all rows."""
-    sizes = [BATCH_FACTOR**k for k in range(16) if BATCH_FACTOR**k < num_rows]
-    return (*sizes, num_rows)
-
-
-def tune(tuner: Tuner, known: Pilots | None = None, time: float = RELAXATIONS) -> tuple[Levels, Contraction, Tuning]:
+def tune(tuner: Tuner, known: Pilots | None = None, time: float | None = None) -> tuple[Levels, Contraction, Tuning]:
     """The problem with its ladder and batch size chosen, how it contracts, and the record of how that was found.
 
     `known` is a pair that a run has gone through already.
     """
     window = known.trial.window if known else tuner.choices.windows[0]
-    search = Search(tuner, [known] if known else [], window, time)
+    search = Search(tuner, [known] if known else [], window, time or tuner.pace.relaxations)
     best, contraction = search.find_pair()
-    while contracts(contraction) and not contraction.slow and (wider := search.widen(best)) is not None:
+    while contracts(contraction, tuner.pace) and not contraction.slow and (wider := search.widen(best)) is not None:
         search.seen, search.window = [wider], wider.trial.window
         best, contraction = search.find_pair()
     problem = search.configured(best.trial)
@@ -159,7 +134,7 @@ class Search:
             self.measured += measured
             if partial is not None and (self.partial is None or best.trial.price < self.partial[0].trial.price):
                 self.partial = best, *partial
-            if contracts(contraction) or choices.times_are_given or not np.isfinite(best.trial.price):
+            if contracts(contraction, tuner.pace) or choices.times_are_given or not np.isfinite(best.trial.price):
                 break
             self.refused.add(_pair(best))
             if self.partial is not None and len(self.refused) >= REFUSED_PAIRS:
@@ -208,9 +183,9 @@ class Search:
         return self.tuner.affords(self.spent + rows)
 
 
-def contracts(contraction: Contraction) -> bool:
+def contracts(contraction: Contraction, pace: Pace) -> bool:
     """Whether paths forget enough of where they began a level."""
-    return contraction.upper <= np.exp(-LEAST_RELAXATIONS)
+    return contraction.upper <= np.exp(-pace.least)
 
 
 def _pair(pilots: Pilots) -> tuple[float, int]:
@@ -227,23 +202,42 @@ def variance_floor(tails: Tails, problem: Levels) -> Least:
 def first_look(tuner: Tuner) -> float:
     """Row gradients that tuning takes at the least: one trial and one set of pairs."""
     pair = tuner.choices.first_steps[0], _first_batch(tuner)
-    pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, RELAXATIONS, 0).contraction_evaluations()
-    return _rows(tuner, *pair, RELAXATIONS, tuner.choices.windows[0]) + pairs
+    time = tuner.pace.relaxations
+    pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, time, 0).contraction_evaluations()
+    return _rows(tuner, *pair, time, tuner.choices.windows[0]) + pairs
 
 
 def _first_batch(tuner: Tuner) -> int:
-    """The smallest that takes a part worth speaking of in what a step costs."""
-    sizes = tuner.choices.batch_sizes
-    return next((size for size in sizes if 4 * size >= tuner.problem.step_overhead), sizes[-1])
+    """The smallest that takes a part worth speaking of in what a step costs.
+
+    With a control also the smallest whose noise is a thirtieth of a posterior variance: beyond, a few paths that met
+    rows of some weight hold most of what is left.
+    """
+    sizes, least = tuner.choices.batch_sizes, tuner.problem.step_overhead / 4
+    if tuner.problem.controlled:
+        noise = np.zeros(1) if tuner.tails is None else tuner.tails.noise / tuner.estimands.gaussian_scale**2
+        least = max(least, LEAST_CONTROLLED, NOISE_ROWS * float(np.nanmax(noise)))
+        # All rows are dearer than any noise that a few of them leave.
+        sizes = sizes[:-1] or sizes
+    return next((size for size in sizes if size >= least), sizes[-1])
 
 
-def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float) -> Pilots:
-    """A trial's variances and means in units of what is wanted, and the price of going on with it."""
+def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float, side: Moments) -> Pilots:
+    """A trial's variances and means in units of what is wanted, and the price of going on with it.
+
+    `side` is level 0 without a control.
+    """
     summary = summarise(tuner.estimands, levels, tuner.laplace)
     share = tuner.tolerances(summary) / np.sqrt(2)
     variance = summary.variance[:2]
+    plain = variance[0]
+    if tuner.problem.controlled:
+        plain = plain_variance(tuner.estimands, side, summary.scale)
+        trial = replace(trial, left=_left_by_control(variance[0], plain, share))
     if tuner.tails is not None:
         least = variance_floor(tuner.tails, _configured(tuner, trial.first_step, trial.batch_size, time, trial.window))
+        if tuner.problem.controlled:
+            least = eased(least, plain, variance[0])
         counts = np.array([level.count for level in levels[:2]], float)
         rate = tuner.problem.variance_rate
         variance = floored_variance(variance, counts, rate, SURE_BLOCKS * BLOCK_PATHS, least)
@@ -253,6 +247,14 @@ def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float
         return pilots
     price = _price(tuner, pilots, trial.first_step, trial.batch_size, time, window=trial.window)
     return replace(pilots, trial=replace(trial, price=price))
+
+
+def _left_by_control(controlled: Floats, plain: Floats, share: Floats) -> float:
+    """Of the variance of the component that asks for most samples."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        worst = int(np.argmax(np.nan_to_num(controlled / share**2)))
+        left = controlled[worst] / plain[worst]
+    return float(left) if np.isfinite(left) else 1.0
 
 
 def _attempt(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> Pilots:
@@ -265,7 +267,7 @@ def _attempt(tuner: Tuner, first_step: float, batch_size: int, time: float, wind
     if any(block.nonfinite for block in blocks):
         return Pilots(trial, *(np.full(1, np.nan),) * 3)
     levels = [merge_all(b.delta for b in blocks[: tuner.blocks]), merge_all(b.delta for b in blocks[tuner.blocks :])]
-    pilots = pilots_of(tuner, levels, trial, time)
+    pilots = pilots_of(tuner, levels, trial, time, merge_all(b.fine for b in blocks[: tuner.blocks]))
     log.info("trial %s", pilots.trial)
     return pilots
 
@@ -281,7 +283,7 @@ def _price(
     window: int = 0,
 ) -> float:
     """Steps of the whole run, each weighed with the rows it reads and with what it costs beside them."""
-    ladder = tuner.choices.ladder_of(first_step, time, window)
+    ladder = tuner.ladder(first_step, time, window)
     with np.errstate(divide="ignore", invalid="ignore"):
         halvings = np.log2(np.nanmax(mean_factor * pilots.mean / pilots.share, initial=1e-9))
     last = int(np.clip(1 + np.ceil(halvings), 2, 20))
@@ -341,10 +343,10 @@ def _lengthen(
         spent += len(squares) * problem.contraction_evaluations()
         interval = problem.ladder.added_steps * problem.ladder.first_step
         contraction = contraction_of(squares, interval)
-        enough = contracts(contraction)
-        few = None if enough or partial else contraction_but_for_few(squares, interval, np.exp(-LEAST_RELAXATIONS))
+        enough = contracts(contraction, tuner.pace)
+        few = None if enough or partial else contraction_but_for_few(squares, interval, np.exp(-tuner.pace.least))
         partial = partial if few is None else (problem, few)
-        longer = RELAXATIONS / contraction.rate if contraction.rate > 0 else np.inf
+        longer = tuner.pace.relaxations / contraction.rate if contraction.rate > 0 else np.inf
         further = len(squares) * problem.contraction_evaluations() * longer / interval
         if (
             enough
@@ -357,7 +359,7 @@ def _lengthen(
 
 
 def _configured(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> Levels:
-    return tuner.problem.with_choice(tuner.choices.ladder_of(first_step, time, window), batch_size)
+    return tuner.problem.with_choice(tuner.ladder(first_step, time, window), batch_size)
 
 
 def trial_price(tuner: Tuner, first_step: float, batch_size: int, time: float, window: int) -> float:

@@ -10,21 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.anchor.mode import DENSE_LIMIT
 from tallbayes.errors import MethodError, explain
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands
 from tallbayes.estimator.foresight import PILOT_PATHS
-from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.ladder import FIRST_STEPS, WINDOWS, Choices, Ladder, batch_sizes_up_to
 from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.estimator.run import Run
-from tallbayes.estimator.tuning import FIRST_STEPS, WINDOWS, Choices, batch_sizes_up_to
 from tallbayes.methods.attempts import run_attempts
 from tallbayes.methods.ladders import ladder_whitened, require_known_hessian
 from tallbayes.methods.method import Finished, Notes, check_parts, checked_gradient
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
+from tallbayes.sampler.control import follows
 from tallbayes.sampler.couplings import Antithetic
 from tallbayes.sampler.dynamics import Exponential
 from tallbayes.sampler.gradients import ControlVariate, Taylor
@@ -32,7 +33,7 @@ from tallbayes.sampler.levels import Problem, compile_ahead, make_problem
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
-from tallbayes.setup.balancing import BALANCED, MODE
+from tallbayes.setup.balancing import BALANCED, MODE, likely_balanced
 from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
 from tallbayes.setup.quantities import touched_by
 from tallbayes.setup.tail_variances import tails_of
@@ -50,7 +51,9 @@ class Anchored:
     `batch_size` n, the `first_step` h_0, the `time` dT, and the `window`, for how many times dT paths go on and are
     averaged (0: their end points are read); or the whole `ladder`. Steps and times are in units of the contraction at
     the mode. `anchor` is the Gaussian that they run about: that at the "mode" (Laplace's), or the "balanced" one, which
-    is right on average; None takes whichever is foreseen to be cheaper. Neither biases anything.
+    is right on average; None takes whichever is foreseen to be cheaper. Neither biases anything. With a `control`
+    what the paths do in first order is taken off, with its exact mean; None does so about an anchor where that is
+    known, and where it pays.
 
     >>> method = Anchored(first_step=0.25)
     """
@@ -65,12 +68,15 @@ class Anchored:
     coupling: Coupling = field(default_factory=Antithetic)
     precision: str | None = None
     anchor: str | None = None
+    control: bool | None = None
 
     def __post_init__(self) -> None:
         check_parts(self)
         if self.anchor not in (None, MODE, BALANCED):
             hint = "None to have it decided"
             raise MethodError(explain(f'anchor "{MODE}" or "{BALANCED}"', repr(self.anchor), hint))
+        if self.control not in (None, True, False):
+            raise MethodError(explain("control True or False", repr(self.control), "None to have it decided"))
         if not self.dynamics.whitened:
             raise MethodError(explain("whitened dynamics", repr(self.dynamics), "tb.Exponential(), or tb.Multilevel"))
         if self.gradient is not None and self.batch_size is not None:
@@ -120,6 +126,9 @@ class Anchored:
         """What does not fit in the end is compiled anew."""
         table, diagonal = placed.table, placed.target.dimension > DENSE_LIMIT
         plan = self.plan(placed.target, observables, placed.precision, table.num_rows, diagonal)
+        likely = self.anchor == BALANCED or (self.anchor is None and likely_balanced(placed.target, table.num_rows))
+        if likely and not diagonal and follows(self.dynamics) and self.control is not False:
+            plan = replace(plan, control=True)
         for task in compile_ahead(plan, table, diagonal):
             # Under no watch: nobody waits for it before it is needed.
             Context().run(executor.submit, task)
@@ -140,6 +149,7 @@ class Anchored:
         gradient = self._gradient(diagonal)
         require_known_hessian(gradient, anchor)
         plan = self.plan(prepared.target, estimands.observables, prepared.precision, table.num_rows, diagonal)
+        plan = replace(plan, control=self._controls(anchor))
         return make_problem(
             plan,
             table,
@@ -151,6 +161,15 @@ class Anchored:
             prepared.listing if plan.slabs else None,
             may_blend=self.gradient is None,
         )
+
+    def _controls(self, anchor: Anchor) -> bool:
+        """Whether the first order is taken off: asked for, or known exactly."""
+        known = anchor.knows_averages and follows(self.dynamics)
+        if self.control and not known:
+            got = f"{anchor!r} and {type(self.dynamics).__name__}"
+            expected = "an anchor whose averages are known exactly, and exponential steps, for control=True"
+            raise MethodError(explain(expected, got, "anchor='balanced' for a regression, or control=None"))
+        return known and self.control is not False
 
     def least_evaluations(self, problem: Problem) -> int:
         pilots = PILOT_PATHS * (problem.evaluations(0) + problem.evaluations(1))

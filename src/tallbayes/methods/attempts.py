@@ -4,7 +4,8 @@ A ladder whose paths diverge, stay apart or are ruled by a few of them is given 
 tuned again from a smaller step and a larger batch, and with the calmer gradient that its levels can go over to (Blend
 in place of Taylor, whose noise grows more slowly far out). A run that turns out several times dearer than its pilots
 promised (their tails were too heavy to be seen in 64 paths) is reconsidered with larger pilots, and gone on with where
-nothing is better. What helps nowhere ends in the status of the last attempt.
+nothing is better. A control that leaves more than half of the variance, or paths that are not finite, is left out. What
+helps nowhere ends in the status of the last attempt.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ import numpy as np
 from tallbayes.estimator.adaptive import heavy_draws, run_multilevel, run_patiently
 from tallbayes.estimator.decisions import Decision, Trial, Tuning
 from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.ladder import Choices
 from tallbayes.estimator.levels import Levels
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Assessment, Run
 from tallbayes.estimator.tuning import (
     SURE_BLOCKS,
-    Choices,
     Tuner,
     first_look,
     pilots_of,
@@ -45,6 +46,8 @@ MAX_ATTEMPTS = 4
 PATIENCE = 4.0
 BETTER = 0.5
 REPAYS = 8.0
+# Of the variance of level 0: it takes twice the gradients.
+PAYS = 0.5
 # Row gradients times parameters: about a second of sampling, where a second pair of programs takes several to compile.
 WORTH_COMPILING = 1e8
 SURE_LEVELS = 4
@@ -104,7 +107,12 @@ def _tuned(run: Run, choices: Choices) -> tuple[Run, Tuning]:
 
     def find() -> Decision:
         problem, contraction, tuning = tune(_tuner(run, choices))
-        return _decision(problem, contraction, tuning, tuning.evaluations)
+        spent, plain = tuning.evaluations, run.problem.uncontrolled()
+        if plain is not None and not (np.isfinite(tuning.chosen.price) and tuning.chosen.left < PAYS):
+            problem, contraction, tuning = tune(_tuner(replace(run, problem=plain), choices))
+            tuning = replace(tuning, reason=f"{tuning.reason}; without a control, which did not pay")
+            spent += tuning.evaluations
+        return _decision(problem, contraction, tuning, spent)
 
     decision = run.decisions.settle(find)
     return _following(run, run.problem, decision, run.evaluations + decision.evaluations), decision.tuning
@@ -125,12 +133,14 @@ def _decision(
     problem: Levels, contraction: Contraction, tuning: Tuning, evaluations: int, kept: bool = False
 ) -> Decision:
     parts = problem.ladder, problem.batch_size, problem.is_alternative
-    return Decision(*parts, contraction, tuning, evaluations, kept)
+    return Decision(*parts, contraction, tuning, evaluations, kept, not problem.controlled)
 
 
 def _following(run: Run, problem: Levels, decision: Decision, evaluations: int) -> Run:
     """The run as decided, before its first level."""
-    problem = problem.with_choice(decision.ladder, decision.batch_size)
+    problem = ((problem.uncontrolled() if decision.uncontrolled else None) or problem).with_choice(
+        decision.ladder, decision.batch_size
+    )
     return replace(run, problem=problem, contraction=decision.contraction, evaluations=evaluations, levels=[])
 
 
@@ -165,7 +175,7 @@ def _reconsider(run: Run, tuning: Tuning, choices: Choices) -> Decision:
     taken, deltas = tuning.chosen, [level.delta for level in run.levels]
     strained = max(level.strained for level in run.levels[:2])
     so_far = Trial(taken.first_step, taken.batch_size, float("inf"), strained, 0, taken.window)
-    known = pilots_of(tuner, deltas, so_far, tuning.time)
+    known = pilots_of(tuner, deltas, so_far, tuning.time, run.levels[0].fine)
     least = trial_price(tuner, taken.first_step, taken.batch_size, tuning.time, taken.window)
     if known.trial.price < REPAYS * least or not tuner.affords(2 * SURE_LEVELS * least):
         return stay

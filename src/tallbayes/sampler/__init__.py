@@ -7,6 +7,9 @@ draws         noise and batches of a stretch of steps, drawn first
 gradients     five estimators in one equation
 dynamics      one step, with its noise as an argument
 couplings     which batches coarse paths see
+windows       means over the last points of paths
+control       what is taken off a sample in first order, and its exact mean
 paths         one sample of a level, for every combination of these
+pairs         two paths that start apart
 levels        blocks of 32 samples, compiled
 """

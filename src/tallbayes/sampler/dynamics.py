@@ -69,6 +69,10 @@ class Exponential:
         held = jnp.where(strain > 1e6, strain, jnp.sqrt(1 + strain**2))
         return decay * state + gain * (remainder / held) + spread * noise
 
+    def follow(self, coefficients: jax.Array, state: jax.Array, remainder: jax.Array) -> jax.Array:
+        """The step without noise, and with all of the remainder: see `control`."""
+        return coefficients[0] * state + coefficients[1] * remainder
+
     def spread(self, coefficients: Any) -> Any:
         return coefficients[2]
 

@@ -79,8 +79,8 @@ class Runs(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What all paths share: the rows, how many of them count, how many a slab-wise batch reads of what, the centre, and
-    the units in which parameters are reported."""
+    """What all paths share: the rows, how many of them count, how many a slab-wise batch reads of what, the centre, the
+    units in which parameters are reported, and which observables are controlled, where any are."""
 
     rows: Any
     num_rows: Any
@@ -88,6 +88,7 @@ class Inputs(NamedTuple):
     runs: Runs
     centre: Centre
     units: Any = None
+    controlled: Any = None
 
 
 class CentredRows(NamedTuple):

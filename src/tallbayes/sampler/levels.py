@@ -24,10 +24,13 @@ from tallbayes.moments import Floats, Moments
 from tallbayes.programs.compilation import compiled
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table, capacity_for
+from tallbayes.sampler.control import Control, make_control
 from tallbayes.sampler.gradients import Blend, Inputs, Taylor, evaluations_per_step
 from tallbayes.sampler.minibatch import Blocks
-from tallbayes.sampler.paths import MOST_STOPS, PathEnd, Plan, Schedule, make_inputs, sample_pair, sample_path
+from tallbayes.sampler.pairs import sample_pair
+from tallbayes.sampler.paths import MOST_STOPS, Plan, Schedule, make_inputs, sample_path
 from tallbayes.sampler.randomness import path_key, seed_words
+from tallbayes.sampler.windows import PathEnd
 
 # Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
 STEP_OVERHEAD = 4
@@ -44,11 +47,13 @@ class Ground:
     anchor: Anchor
     listing: Listing | None
     pairs: Pairs
+    control: Control | None = None
 
     @cached_property
     def inputs(self) -> Inputs:
         """On the device, beside the rows."""
-        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places)
+        used = None if self.control is None else self.control.used
+        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places, used)
 
     @property
     def _places(self) -> int | None:
@@ -109,6 +114,10 @@ class Problem:
         return INDEXED_OVERHEAD + self.dimension if indexed else STEP_OVERHEAD
 
     @property
+    def controlled(self) -> bool:
+        return self.plan.control
+
+    @property
     def variance_rate(self) -> float:
         return self.plan.coupling.variance_rate
 
@@ -166,13 +175,15 @@ class Problem:
         plan, listing = self.plan, self.ground.listing
         gradient = repr(plan.gradient).replace("tallbayes.sampler.gradients.", "tallbayes.gradients.")
         listed = "" if listing is None else f", {listing.length} listed"
+        listed += ", controlled" if plan.control else ""
         return (
             f"{gradient} of {self.batch_size}, {plan.dynamics!r}, {plan.coupling!r}, {self.ladder!r}, {plan.dtype}, "
             f"{'from Laplace' if plan.laplace else 'from the mode'}, stream {int(self.stream)}{listed}"
         ) + self.ground.content
 
     def sample(self, level: int, block: int) -> LevelBlock:
-        delta, fine, coarse, distance, strained, points = _sample(self, level, block)
+        delta, fine, coarse, distance, strained, points, control = _sample(self, level, block)
+        delta = self._less_control(delta, control, level)
         finite = np.isfinite(delta).all(axis=1) & np.isfinite(fine).all(axis=1) & np.isfinite(distance)
         with np.errstate(invalid="ignore", over="ignore"):
             return LevelBlock(
@@ -187,7 +198,18 @@ class Problem:
             )
 
     def differences(self, level: int, block: int) -> Floats:
-        return _sample(self, level, block)[0]
+        delta, *_, control = _sample(self, level, block)
+        return self._less_control(delta, control, level)
+
+    def _less_control(self, delta: Floats, control: Floats, level: int) -> Floats:
+        known = self.ground.control
+        return delta if known is None else delta - (control - known.mean(self.ladder, level))
+
+    def uncontrolled(self) -> Problem | None:
+        """The same without its control; None where there is none."""
+        if not self.controlled:
+            return None
+        return replace(self, ground=replace(self.ground, plan=replace(self.plan, control=False), control=None))
 
     def contract(self, block: int, spread: float = 1.0) -> Floats:
         return _run_contraction(self, self.ladder.added_steps, block, spread)
@@ -206,7 +228,9 @@ def make_problem(
 ) -> Problem:
     """`batch_size` and `listing` are for batches read in slabs."""
     rows = batch_size if plan.slabs else evaluations_per_step(plan.gradient, table.num_rows)
-    return Problem(Ground(plan, table, anchor, listing, pairs), ladder, batch_size, rows, seed, may_blend=may_blend)
+    control = make_control(plan.target, plan.observables, anchor, table.units) if plan.control else None
+    ground = Ground(plan, table, anchor, listing, pairs, control)
+    return Problem(ground, ladder, batch_size, rows, seed, may_blend=may_blend)
 
 
 def problem_nowhere(plan: Plan, table: Table, diagonal: bool) -> Problem:
@@ -223,6 +247,8 @@ def problem_nowhere(plan: Plan, table: Table, diagonal: bool) -> Problem:
         num_rows=table.num_rows,
         gradient=np.zeros(d),
     )
+    if plan.control:
+        nowhere = replace(nowhere, hessian=np.eye(d), mean_gradient=np.zeros(d), mean_hessian=np.eye(d))
     return make_problem(plan, table, nowhere, Ladder(1.0), seed=0, pairs=(), batch_size=1)
 
 
@@ -246,7 +272,9 @@ def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -
         coefficients = _coefficients(problem, problem.ladder.first_step)
         width, first = np.asarray(spread, problem.plan.dtype), np.uint32(block * BLOCK_PATHS)
         arguments = np.int32(stride), coefficients, width, seed_words(problem.seed), first
-        return np.asarray(compiled(_contraction_block)(problem.plan, problem.inputs, *arguments), np.float64)
+        # Pairs need no control: one program for both.
+        plan, inputs = replace(problem.plan, control=False), problem.inputs._replace(controlled=None)
+        return np.asarray(compiled(_contraction_block)(plan, inputs, *arguments), np.float64)
 
 
 def _sample(problem: Problem, level: int, block: int) -> list[Floats]:

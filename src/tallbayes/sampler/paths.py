@@ -10,7 +10,7 @@ The coarse path of level l has exactly the law of the fine path of level l - 1: 
 same step map, same minibatch law, same window. The paper's paths start at the mode. Paths with a Laplace level start
 from N(0, I) in whitened units and carry u, the same path with its remainder left out, which stays N(0, I): level 0
 is g(fine) - g(u), and the coarse paths of level l begin where u is when the joint phase begins, which has the start
-law and is independent of all later noise.
+law and is independent of all later noise. With a control they carry y beside u as well (`control`).
 
 The state is what the dynamics moves: the displacement v = theta - theta_0, or z with v = W z. The step counts and
 sizes are arguments: one program serves all levels.
@@ -32,10 +32,12 @@ from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
+from tallbayes.sampler.control import make_paired_step, second_order
 from tallbayes.sampler.draws import Drawer, Draws, gather, pick, run_steps
 from tallbayes.sampler.gradients import Centre, Inputs, Runs, centre_rows, posterior_gradient, whitened_remainder
 from tallbayes.sampler.randomness import normals, words_per_normal
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
+from tallbayes.sampler.windows import PathEnd, Totals, control_end, path_end, plus
 
 MOST_STOPS = 8
 
@@ -52,6 +54,7 @@ class Plan:
     dtype: str
     laplace: bool = False
     slabs: bool = False
+    control: bool = False
 
 
 def make_inputs(
@@ -61,6 +64,7 @@ def make_inputs(
     batch_size: int = 0,
     listing: Listing | None = None,
     places: int | None = None,
+    controlled: Any = None,
 ) -> Inputs:
     """The rows and, beside them on the device, the point of expansion in the paths' precision.
 
@@ -85,7 +89,8 @@ def make_inputs(
             runs = _listed(table.num_rows if listing is None else listing.length, listing, places)
         elif listing is not None:
             runs = Runs(np.int32(listing.length), jax.device_put(listing.rows), jax.device_put(listing.weights))
-        return Inputs(table.rows, np.int32(table.num_rows), np.int32(batch_size), runs, centre, table.units)
+        parts = np.int32(table.num_rows), np.int32(batch_size), runs, centre, table.units
+        return Inputs(table.rows, *parts, None if controlled is None else jax.device_put(controlled))
 
 
 def _listed(length: int, listing: Listing | None, places: int) -> Runs:
@@ -109,20 +114,6 @@ class Schedule(NamedTuple):
     stride: Any
     fine: Any
     coarse: Any
-
-
-class PathEnd(NamedTuple):
-    """One sample: Delta_l, what the fine and the coarse side read (beyond u, where there is one), how far out the
-    fine path ended, the share of its steps that were strained, and where it would have been at every stop without the
-    noise of the step before: theta - theta_0 of the fine path and of what is taken off it, the coarse paths or, at
-    level 0, u, all of which that noise moves alike."""
-
-    delta: jax.Array
-    fine: jax.Array
-    coarse: jax.Array
-    distance: jax.Array
-    strained: jax.Array
-    points: jax.Array
 
 
 class Move(NamedTuple):
@@ -187,6 +178,24 @@ class Walk:
         self.step, self.drawer = make_step(plan, inputs), make_drawer(plan, inputs)
         self.gather, self.expand = make_gather(plan, inputs), make_expand(plan, inputs)
         self.size = plan.gradient.batch_size or 0
+        if plan.control:
+            self.paired_step = make_paired_step(plan.target, plan.gradient, plan.dynamics, inputs)
+
+    def advance(self, coefficients: Any, path: Move, u: Any, y: Any, noise: Any, batch: Any) -> tuple[Move, Any]:
+        """A step of a path, and of its y where there is a control."""
+        if not self.plan.control:
+            return _moved(path, self.step(coefficients, path.state, noise, batch)), y
+        state, strained, y = self.paired_step(coefficients, path.state, u, y, noise, batch)
+        return Move(state, path.strained + strained), y
+
+    def read_control(self, u: Any, y: Any) -> Any:
+        """C(u, y) of every observable, where there is a control."""
+        if not self.plan.control:
+            return ()
+        plan, inputs = self.plan, self.inputs
+        values = partial(plan.observables.values, plan.target, inputs.centre.mode, units=inputs.units)
+        found = sum(second_order(values, *(displacement_of(plan, inputs, each) for each in (u, y))))
+        return jnp.where(inputs.controlled, found, 0)
 
     def read(self, state: jax.Array) -> jax.Array:
         """All observables at a state."""
@@ -212,32 +221,38 @@ class Walk:
 
     def solo(self, index: jax.Array, draws: Draws, carry: Any) -> Any:
         schedule = self.schedule
-        fine, u, total, _ = carry
+        fine, u, y, total, _ = carry
         batches = self.expand(self.gather(draws.index))
-        fine = _moved(fine, self.step(schedule.fine, fine.state, draws.noise[0], pick(batches, 0)))
+        fine, y = self.advance(schedule.fine, fine, u, y, draws.noise[0], pick(batches, 0))
         u = self.move_laplace(schedule.fine, u, draws.noise[0])
         inside = index >= schedule.solo_steps - schedule.solo_window
 
-        def add(total: jax.Array) -> jax.Array:
-            return total + (self.read(fine.state) - self.read_laplace(u))
+        def add(total: Totals) -> Totals:
+            beyond = total.fine + (self.read(fine.state) - self.read_laplace(u))
+            return total._replace(fine=beyond, control=plus(total.control, self.read_control(u, y)))
 
-        return fine, u, jax.lax.cond(inside, add, lambda total: total, total), draws.noise[0]
+        return fine, u, y, jax.lax.cond(inside, add, lambda total: total, total), draws.noise[0]
 
     def joint(self, index: jax.Array, draws: Draws, carry: Any) -> Any:
-        schedule, step, coupling = self.schedule, self.step, self.plan.coupling
-        fine, coarse, u, totals, _ = carry
+        schedule, plan, coupling = self.schedule, self.plan, self.plan.coupling
+        fine, coarse, u, (y, coarse_y), totals, _ = carry
         noise, batches = draws.noise, self.gather(draws.index)
         expanded = self.expand(batches)
 
-        def onward(fine: Move, drawn: tuple[jax.Array, Any]) -> tuple[Move, jax.Array]:
-            fine = _moved(fine, step(schedule.fine, fine.state, *drawn))
-            return fine, fine.state
+        def onward(paths: Any, drawn: tuple[jax.Array, Any]) -> tuple[Any, Any]:
+            fine, u, y = paths
+            fine, y = self.advance(schedule.fine, fine, u, y, *drawn)
+            u = self.move_laplace(schedule.fine, u, drawn[0]) if plan.control else u
+            return (fine, u, y), (fine.state, y)
 
         # A loop of two: a step is most of the program, and each time it is written out it is compiled again.
-        fine, (middle, _) = jax.lax.scan(onward, fine, (noise, expanded))
+        (fine, _, y), (states, ys) = jax.lax.scan(onward, (fine, u, y), (noise, expanded))
+        middle = states[0]
         merged = self.plan.dynamics.merge_noise(schedule.fine, noise[0], noise[1])
         seen = self.expand(coupling.coarse_batches(self.drawer.source(draws.spare).integers, self.size, batches))
-        coarse = jax.vmap(lambda state, batch: step(schedule.coarse, state, merged, batch).state)(coarse, seen)
+        coarse, coarse_y = jax.vmap(lambda state, y, batch: self._coarse_step(state, u, y, merged, batch), (0, 0, 0))(
+            coarse, coarse_y, seen
+        )
         before, u = u, self.move_laplace(schedule.coarse, u, merged)
         in_fine = index >= schedule.joint_steps - schedule.fine_window
         in_coarse = index >= schedule.joint_steps - schedule.coarse_window
@@ -246,21 +261,34 @@ class Walk:
             half_way = self.move_laplace(schedule.fine, before, noise[0])
             there, reference = self.read_coarse(coarse), (self.read_laplace(half_way) + self.read_laplace(u)) / 2
             pair = (self.read(middle) + self.read(fine.state)) / 2
+            control = coarse_control = ()
+            if plan.control:
+                both = (self.read_control(half_way, ys[0]) + self.read_control(u, y)) / 2
+                control = totals.control + jnp.where(in_fine, both, 0)
+                own = self.read_control(u, jnp.mean(coarse_y, axis=0))
+                coarse_control = totals.coarse_control + jnp.where(in_coarse, own, 0)
             return Totals(
                 totals.fine + jnp.where(in_fine, pair - reference, 0),
                 totals.matched + jnp.where(in_coarse, pair - reference, 0),
                 totals.difference + jnp.where(in_coarse, pair - there, 0),
+                control,
+                coarse_control,
             )
 
-        return fine, coarse, u, jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals), noise[1]
+        totals = jax.lax.cond(in_fine | in_coarse, add, lambda totals: totals, totals)
+        return fine, coarse, u, (y, coarse_y), totals, noise[1]
+
+    def _coarse_step(self, state: jax.Array, u: Any, y: Any, noise: jax.Array, batch: Any) -> tuple[jax.Array, Any]:
+        move, y = self.advance(self.schedule.coarse, Move(state, jnp.zeros((), state.dtype)), u, y, noise, batch)
+        return move.state, y
 
     def note_solo(self, carry: Any) -> jax.Array:
         """The fine path, and u in as many places as there are coarse paths."""
-        fine, u, _, last = carry
+        fine, u, _, _, last = carry
         return self._quiet(fine, jnp.stack([u] * self.plan.coupling.num_coarse), last)
 
     def note_joint(self, carry: Any) -> jax.Array:
-        fine, coarse, _, _, last = carry
+        fine, coarse, _, _, _, last = carry
         return self._quiet(fine, coarse, last)
 
     def _quiet(self, fine: Move, taken_off: jax.Array, last: jax.Array) -> jax.Array:
@@ -272,20 +300,25 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
     walk, coupling = Walk(plan, inputs, schedule), plan.coupling
     d, dtype = plan.target.dimension, np.dtype(plan.dtype)
     solo_key, joint_key, start_key = (jax.random.fold_in(key, phase) for phase in (0, 1, 2))
-    start = _normals(start_key, d, dtype) if plan.laplace else jnp.zeros(d, dtype)
+    start = path_normals(start_key, d, dtype) if plan.laplace else jnp.zeros(d, dtype)
     zero = jnp.zeros(jax.eval_shape(walk.read, start).shape, dtype)
     notes = jnp.zeros((MOST_STOPS, 1 + coupling.num_coarse, d), dtype)
 
+    y = jnp.zeros_like(start) if plan.control else ()
+    none = zero if plan.control else ()
+    nothing = Totals(zero, zero, zero, none, none)
+
     run = partial(run_steps, solo_key, draw=walk.draw_solo, body=walk.solo)
     legs = schedule.solo_steps, schedule.solo_stops, schedule.stride
-    begin = Move(start, jnp.zeros((), dtype)), start, zero, jnp.zeros_like(start)
-    (fine, u, solo_total, last), notes = _run_with_stops(run, *legs, walk.note_solo, begin, notes)
+    begin = Move(start, jnp.zeros((), dtype)), start, y, nothing, jnp.zeros_like(start)
+    (fine, u, y, totals, last), notes = _run_with_stops(run, *legs, walk.note_solo, begin, notes)
 
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
+    coarse_y = start_coarse(jnp.zeros_like(start), coupling.num_coarse, y) if plan.control else ()
     run = partial(run_steps, joint_key, draw=walk.draw_joint, body=walk.joint)
     legs = schedule.joint_steps, schedule.joint_stops, schedule.stride
-    together = fine, coarse, u, Totals(solo_total, zero, zero), last
-    (fine, coarse, u, totals, _), notes = _run_with_stops(run, *legs, walk.note_joint, together, notes)
+    together = fine, coarse, u, (y, coarse_y), totals, last
+    (fine, coarse, u, ys, totals, _), notes = _run_with_stops(run, *legs, walk.note_joint, together, notes)
 
     displace = jax.vmap(partial(displacement_of, plan, inputs))
     stops = jnp.maximum(schedule.solo_stops, schedule.joint_stops)
@@ -294,7 +327,11 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
     steps = schedule.solo_steps + 2 * schedule.joint_steps
     reference = walk.read_laplace(u)
     ends = walk.read(fine.state) - reference, walk.read_coarse(coarse) - reference
-    return _path_end(schedule, totals, *ends, distance, fine.strained / steps.astype(dtype), points)
+    end = path_end(schedule, totals, *ends, distance, fine.strained / steps.astype(dtype), points)
+    if not plan.control:
+        return end
+    controls = walk.read_control(u, ys[0]), walk.read_control(u, jnp.mean(ys[1], axis=0))
+    return end._replace(control=control_end(schedule, totals, *controls))
 
 
 def _run_with_stops(
@@ -316,7 +353,7 @@ def _moved(before: Move, step: Move) -> Move:
     return Move(step.state, before.strained + step.strained)
 
 
-def _normals(key: jax.Array, count: int, dtype: Any) -> jax.Array:
+def path_normals(key: jax.Array, count: int, dtype: Any) -> jax.Array:
     words = jax.random.bits(key, (count * words_per_normal(dtype),), jnp.uint32)
     return normals(words, np.dtype(dtype).type)
 
@@ -324,64 +361,3 @@ def _normals(key: jax.Array, count: int, dtype: Any) -> jax.Array:
 def start_coarse(start: jax.Array, num_coarse: int, fine: jax.Array) -> jax.Array:
     """Where the coarse paths begin: at a point with the fine path's start law, never where its shift has led it."""
     return jnp.stack([start] * num_coarse)
-
-
-class Totals(NamedTuple):
-    """Sums over the windows: of the fine path, of the fine path where the coarse window is, of differences.
-
-    Small differences are summed as such: with windows of equal length the first two cancel to the bit.
-    """
-
-    fine: jax.Array
-    matched: jax.Array
-    difference: jax.Array
-
-
-def _path_end(
-    schedule: Schedule, totals: Totals, fine_end: Any, coarse_end: Any, distance: Any, strained: Any, points: Any
-) -> PathEnd:
-    """Window means where there is a window, end points where there is none."""
-    fine_points = jnp.maximum(schedule.solo_window + schedule.fine_window, 1).astype(fine_end.dtype)
-    coarse_points = jnp.maximum(schedule.coarse_window, 1).astype(fine_end.dtype)
-    windowed = schedule.solo_window + schedule.fine_window > 0
-    coupled = schedule.joint_steps > 0
-    fine = jnp.where(windowed, totals.fine / fine_points, fine_end)
-    longer = totals.fine / fine_points - totals.matched / coarse_points
-    difference = jnp.where(windowed, longer + totals.difference / coarse_points, fine_end - coarse_end)
-    delta = jnp.where(coupled, difference, fine)
-    return PathEnd(delta, fine, jnp.where(coupled, fine - difference, 0), distance, strained, points)
-
-
-def sample_pair(
-    plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: jax.Array, key: jax.Array
-) -> jax.Array:
-    """Squared whitened distances of two paths on common noise and batches, at 0, 1, 2 and 3 strides, and then the same
-    of every parameter at each of these times, where there is a dense Hessian.
-
-    The two start independently from Laplace's approximation, `spread` times as wide.
-    """
-    d, dtype = plan.target.dimension, np.dtype(plan.dtype)
-    step, drawer = make_step(plan, inputs), make_drawer(plan, inputs)
-    gather_batches, expand = make_gather(plan, inputs), make_expand(plan, inputs)
-    start_key, run_key = (jax.random.fold_in(key, phase) for phase in (0, 1))
-    starts = spread * _normals(start_key, 2 * d, dtype).reshape(2, d)
-    if not plan.dynamics.whitened:
-        starts = jax.vmap(inputs.centre.move)(starts)
-
-    def advance(index: jax.Array, draws: Draws, states: jax.Array) -> jax.Array:
-        batch = pick(expand(gather_batches(draws.index)), 0)
-        return jax.vmap(lambda state: step(coefficients, state, draws.noise[0], batch).state)(states)
-
-    def apart(states: jax.Array) -> jax.Array:
-        move = displacement_of(plan, inputs, states[0] - states[1])
-        whole = inputs.centre.square_length(move)[None]
-        return whole if inputs.centre.whitening.ndim == 1 else jnp.concatenate([whole, move**2])
-
-    def stretch(states: jax.Array, number: jax.Array) -> Any:
-        here = jax.random.fold_in(run_key, number)
-        states = run_steps(here, jnp.int32(0), stride, partial(drawer.draw, number=1), advance, states)
-        return states, apart(states)
-
-    _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))
-    found = jnp.concatenate([apart(starts)[None], distances])
-    return jnp.concatenate([found[:, 0], found[:, 1:].ravel()])

@@ -34,6 +34,7 @@ SAMPLE_ROWS = 2**12
 ROWS_A_VARIANCE = 64.0
 # Beyond so many epochs of sampling the passes are repaid, and more than once.
 REPAID = 2.0
+LIKELY_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ def balance(
         why = f"sampling about the mode is foreseen to take {epochs:.2g} epochs"
         found = _balanced(target, table, anchor, executor, why)
     return replace(found, evaluations=found.evaluations + read)
+
+
+def likely_balanced(target: Target, num_rows: int) -> bool:
+    """Before there is an anchor: S is about 4 d^2 / N where columns are of one size, and the tolerance a hundredth."""
+    return can_average(target) and num_rows < LIKELY_ROWS * target.dimension
 
 
 def foresee_rows(target: Target, table: Table, anchor: Anchor, tolerance: float) -> tuple[float, int]:

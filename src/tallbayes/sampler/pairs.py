@@ -1,0 +1,57 @@
+"""Pairs: two paths on common noise and batches, started apart, and how fast they come together."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.sampler.draws import Draws, pick, run_steps
+from tallbayes.sampler.gradients import Inputs
+from tallbayes.sampler.paths import (
+    Plan,
+    displacement_of,
+    make_drawer,
+    make_expand,
+    make_gather,
+    make_step,
+    path_normals,
+)
+
+
+def sample_pair(
+    plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: jax.Array, key: jax.Array
+) -> jax.Array:
+    """Squared whitened distances of two paths on common noise and batches, at 0, 1, 2 and 3 strides, and then the same
+    of every parameter at each of these times, where there is a dense Hessian.
+
+    The two start independently from Laplace's approximation, `spread` times as wide.
+    """
+    d, dtype = plan.target.dimension, np.dtype(plan.dtype)
+    step, drawer = make_step(plan, inputs), make_drawer(plan, inputs)
+    gather_batches, expand = make_gather(plan, inputs), make_expand(plan, inputs)
+    start_key, run_key = (jax.random.fold_in(key, phase) for phase in (0, 1))
+    starts = spread * path_normals(start_key, 2 * d, dtype).reshape(2, d)
+    if not plan.dynamics.whitened:
+        starts = jax.vmap(inputs.centre.move)(starts)
+
+    def advance(index: jax.Array, draws: Draws, states: jax.Array) -> jax.Array:
+        batch = pick(expand(gather_batches(draws.index)), 0)
+        return jax.vmap(lambda state: step(coefficients, state, draws.noise[0], batch).state)(states)
+
+    def apart(states: jax.Array) -> jax.Array:
+        move = displacement_of(plan, inputs, states[0] - states[1])
+        whole = inputs.centre.square_length(move)[None]
+        return whole if inputs.centre.whitening.ndim == 1 else jnp.concatenate([whole, move**2])
+
+    def stretch(states: jax.Array, number: jax.Array) -> Any:
+        here = jax.random.fold_in(run_key, number)
+        states = run_steps(here, jnp.int32(0), stride, partial(drawer.draw, number=1), advance, states)
+        return states, apart(states)
+
+    _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))
+    found = jnp.concatenate([apart(starts)[None], distances])
+    return jnp.concatenate([found[:, 0], found[:, 1:].ravel()])
