@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-levels bench-flights \
+	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-levels bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
 	@echo "make bench-far         where the time goes where the Gaussian is a poor control (1 minute)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
+	@echo "make bench-balanced    the balanced anchor and its control beside the ladder about the mode (resumable, 20 minutes)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
 	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"
 	@echo "make bench-formula     a formula and a Parquet file beside reading and estimating (3 minutes)"
@@ -137,6 +138,9 @@ same-bits: $(STAMP)
 
 bench-cost: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/cost.py
+
+bench-balanced: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/balanced.py --calibrate 40
 
 bench-nuts: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/nuts.py

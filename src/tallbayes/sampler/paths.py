@@ -314,7 +314,7 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) 
     (fine, u, y, totals, last), notes = _run_with_stops(run, *legs, walk.note_solo, begin, notes)
 
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
-    coarse_y = start_coarse(jnp.zeros_like(start), coupling.num_coarse, y) if plan.control else ()
+    coarse_y = start_coarse_control(coupling.num_coarse, y) if plan.control else ()
     run = partial(run_steps, joint_key, draw=walk.draw_joint, body=walk.joint)
     legs = schedule.joint_steps, schedule.joint_stops, schedule.stride
     together = fine, coarse, u, (y, coarse_y), totals, last
@@ -356,6 +356,11 @@ def _moved(before: Move, step: Move) -> Move:
 def path_normals(key: jax.Array, count: int, dtype: Any) -> jax.Array:
     words = jax.random.bits(key, (count * words_per_normal(dtype),), jnp.uint32)
     return normals(words, np.dtype(dtype).type)
+
+
+def start_coarse_control(num_coarse: int, fine: jax.Array) -> jax.Array:
+    """Where the coarse paths' y begin: at nothing, as that of the fine path did when it began."""
+    return jnp.zeros((num_coarse, *fine.shape), fine.dtype)
 
 
 def start_coarse(start: jax.Array, num_coarse: int, fine: jax.Array) -> jax.Array:
