@@ -56,7 +56,12 @@ ORDER = "tests/laws/test_orders.py::test_antithetic_is_of_order_two"
 STEP_LAW = "tests/laws/test_exponential.py::test_the_ornstein_uhlenbeck_step_has_its_law"
 STAYS = "tests/laws/test_exponential.py::test_paths_stay_in_the_gaussian_they_start_from"
 STOPS = "tests/sampler/test_stops.py::test_coarse_stops_have_the_law_of_fine_ones_a_level_below"
-STATISTICAL = (LAW, POSTERIOR, DECAY, ORDER, STEP_LAW, STAYS, STOPS)
+CONTROLLED = "tests/laws/test_telescoping_controlled.py::test_controlled_levels_telescope_to_the_posterior"
+FORMS = "tests/sampler/test_control.py::test_means_are_those_of_the_closed_forms"
+UNTAMED = "tests/sampler/test_control.py::test_a_tamed_path_leaves_the_control_as_it_is"
+STATISTICAL = (LAW, POSTERIOR, DECAY, ORDER, STEP_LAW, STAYS, STOPS, CONTROLLED, FORMS, UNTAMED)
+BY_HAND = "tests/sampler/test_control.py::test_means_by_hand"
+AVERAGES = "tests/anchor/test_expansion.py::test_of_a_gaussian_posterior_they_are_exact"
 
 EQUATIONS = "tests/sampler/test_paths.py::test_paths_are_what_the_equations_say"
 SLABS = "tests/sampler/test_slabs.py::test_a_batch_in_slabs_is_the_sum_over_its_rows"
@@ -99,6 +104,11 @@ SELECTION = (
     "tests/house/test_moments.py",
     f"{RARE_ROW}[category_of_one_row]",
     f"{UNITS}[0.0001]",
+    f"{CONTROLLED}[Taylor(batch_size=1, sampling=Blocks())-Antithetic()-False]",
+    FORMS,
+    UNTAMED,
+    BY_HAND,
+    AVERAGES,
 )
 
 
@@ -137,6 +147,8 @@ NAMED = (
     "raw-second-moments-float32",
     "listing-switched-off",
     "sd-error-in-the-wrong-unit",
+    "control",
+    "balance",
 )
 
 MUTATIONS = (
@@ -171,8 +183,8 @@ MUTATIONS = (
     Mutation(
         "coarse-reuses-fine-state",
         "sampler/paths.py",
-        "step(schedule.coarse, state, merged, batch).state)(coarse, seen)",
-        "step(schedule.coarse, state, merged, batch).state)(jnp.broadcast_to(carry[0].state, coarse.shape), seen)",
+        "own(coarse, u, coarse_y, merged, seen)",
+        "own(jnp.broadcast_to(carry[0].state, coarse.shape), u, coarse_y, merged, seen)",
         (LAW, POSTERIOR, EQUATIONS),
     ),
     Mutation(
@@ -235,8 +247,8 @@ MUTATIONS = (
     Mutation(
         "swapped-antithetic-batch, in the fine path",
         "sampler/paths.py",
-        "jax.lax.scan(onward, fine, (noise, expanded))",
-        "jax.lax.scan(onward, fine, (noise, jax.tree.map(lambda leaf: leaf[jnp.array([0, 0])], expanded)))",
+        "jax.lax.scan(onward, (fine, u, y), (noise, expanded))",
+        "jax.lax.scan(onward, (fine, u, y), (noise, jax.tree.map(lambda leaf: leaf[jnp.array([0, 0])], expanded)))",
         (LAW, EQUATIONS),
     ),
     Mutation(
@@ -266,6 +278,41 @@ MUTATIONS = (
         "return jnp.stack([start] * num_coarse)",
         "return jnp.stack([fine] * num_coarse)",
         (POSTERIOR, EQUATIONS),
+    ),
+    Mutation(
+        "control, with a tamed remainder",
+        "sampler/control.py",
+        "dynamics.follow(coefficients, y, beside)",
+        "dynamics.step(coefficients, y, beside, jnp.zeros_like(noise))",
+        (UNTAMED,),
+    ),
+    Mutation(
+        "control, its mean left out",
+        "sampler/levels.py",
+        "delta - (control - known.mean(self.ladder, level))",
+        "delta - control",
+        (CONTROLLED,),
+    ),
+    Mutation(
+        "control, one coarse y shares the fine path's",
+        "sampler/paths.py",
+        "coarse_y = start_coarse_control(coupling.num_coarse, y) if",
+        "coarse_y = start_coarse_control(coupling.num_coarse, y).at[0].set(y) if",
+        (CONTROLLED, FORMS),
+    ),
+    Mutation(
+        "control, of the step after",
+        "sampler/control.py",
+        "second = float(np.mean(-np.expm1(-2 * times))) * np.exp(-h) / (1 + np.exp(-h))",
+        "second = float(np.mean(-np.expm1(-2 * times))) / (1 + np.exp(-h))",
+        (FORMS, BY_HAND),
+    ),
+    Mutation(
+        "balance, the average Hessian's prior left out",
+        "anchor/expansion.py",
+        "gradient + prior_gradient, -(hessian + prior_hessian)\n",
+        "gradient + prior_gradient, -hessian\n",
+        (AVERAGES,),
     ),
     Mutation(
         "raw-second-moments-float32",

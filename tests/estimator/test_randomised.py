@@ -204,7 +204,7 @@ def test_the_number_of_threads_does_not_matter():
 
 def test_extending_pays_the_difference():
     result = estimate(seed=1)
-    finer = result.extend(tolerance=0.02)
+    finer = result.extend(tolerance=0.003)
     assert finer.converged
     assert finer["mean"].met
     assert result.cost.evaluations < finer.cost.evaluations

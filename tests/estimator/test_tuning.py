@@ -12,10 +12,12 @@ import pytest
 
 import tallbayes as tb
 from tallbayes.errors import MethodError
+from tallbayes.estimator.allocation import Least
 from tallbayes.estimator.estimands import Tolerances
 from tallbayes.estimator.ladder import FIRST_STEPS, batch_sizes_up_to
 from tallbayes.estimator.levels import BLOCK_PATHS, Stream, sample_level
 from tallbayes.estimator.made_up import MadeUp, made_up_estimands
+from tallbayes.estimator.tails import eased
 from tallbayes.estimator.tuning import Tuner, tune
 
 NUM_ROWS = 1000
@@ -53,6 +55,21 @@ def test_the_cheapest_pair_is_kept_where_it_suffices():
     assert record.reason == "the cheapest choice there is, and it suffices"
     assert contraction.rate == pytest.approx(1, rel=0.01)
     assert problem.stream is Stream.LEVEL
+
+
+def test_a_control_has_shorter_paths_and_larger_batches():
+    problem, _, record = tuned(made_up(control=0.01))
+    assert (problem.ladder.first_step, problem.batch_size) == (1.0, 4)
+    assert (problem.ladder.start_steps, problem.ladder.added_steps) == (2, 1)
+    assert record.chosen.left == pytest.approx(1e-4 * 0.01, rel=0.7)
+    assert record.reason == "the first choice suffices"
+
+
+def test_a_floor_is_eased_by_what_a_control_leaves():
+    """Of four times the variance that was seen, the control leaves four times of what it left."""
+    least = Least(np.array([4.0, 0.5, 2.0]), np.full(3, 3.0))
+    found = eased(least, plain=np.array([1.0, 1.0, 0.0]), controlled=np.array([0.1, 0.1, 0.0]))
+    np.testing.assert_allclose(found.variance, [0.4, 0.1, 2.0])
 
 
 def test_a_larger_batch_is_taken_where_it_repays():

@@ -37,7 +37,7 @@ NUM_ROWS = 1000
 WINDOW = 5
 
 
-def end_and_window(schedule, totals, *ends, path_end=paths._path_end):
+def end_and_window(schedule, totals, *ends, path_end=paths.path_end):
     """Delta_l at the end of the paths, then over their windows."""
     end = path_end(schedule._replace(solo_window=0, fine_window=0, coarse_window=0), totals, *ends)
     window = path_end(schedule, totals, *ends)
@@ -46,7 +46,7 @@ def end_and_window(schedule, totals, *ends, path_end=paths._path_end):
 
 def blocks(plan, inputs, schedule, seed, labels, firsts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paths, "_path_end", end_and_window)
+        patch.setattr(paths, "path_end", end_and_window)
         return jax.vmap(lambda first: _level_block(plan, inputs, schedule, seed, labels, first).delta)(firsts)
 
 

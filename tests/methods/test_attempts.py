@@ -15,7 +15,9 @@ from tallbayes.sampler.levels import Problem
 
 MODEL = tb.families.logistic()
 ROWS = logistic_rows(300, (0.5, -0.5, 0.2))
-OPTIONS: dict[str, Any] = {"tolerance": 0.03, "seed": 5}
+# About the mode, where pilots can err; about the balance there is next to nothing left to find.
+OPTIONS: dict[str, Any] = {"tolerance": 0.03, "seed": 5, "method": tb.Anchored(anchor="mode")}
+DECIDED: dict[str, Any] = {"tolerance": 0.03, "seed": 5}
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +111,27 @@ def test_a_ladder_that_does_not_settle_is_given_up_as_a_whole(
     in_the_answer = sum(level.evaluations for level in found.levels)
     given_up = sum(level.samples * first.problem.evaluations(l) for l, level in enumerate(first.levels))
     assert found.cost.evaluations >= in_the_answer + given_up
+
+
+def test_a_control_that_does_not_pay_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """The numbers are those of a run that was asked to have none; a ledger remembers it."""
+    monkeypatch.setattr(anchored, "PAYS", 0.0)
+    found = tb.estimate(MODEL, ROWS, ledger=tmp_path / "ledger", **DECIDED)
+    plain = tb.estimate(MODEL, ROWS, method=tb.Anchored(control=False), **DECIDED)
+    assert "without a control, which did not pay" in found.tuning.reason
+    assert found.tuning.chosen.left == 1.0
+    assert found.anchor.knows_averages
+    assert same_numbers(found, plain)
+    assert found.cost.evaluations > plain.cost.evaluations
+    monkeypatch.undo()
+    assert same_numbers(tb.estimate(MODEL, ROWS, ledger=tmp_path / "ledger", **DECIDED), found)
+    controlled = tb.estimate(MODEL, ROWS, **DECIDED)
+    assert controlled.tuning.chosen.left < 0.5
+    assert not same_numbers(controlled, found)
+
+
+def test_a_control_needs_an_anchor_that_knows_its_averages() -> None:
+    with pytest.raises(tb.InputError, match="anchor='balanced'"):
+        tb.estimate(MODEL, ROWS, method=tb.Anchored(anchor="mode", control=True), **DECIDED)
+    with pytest.raises(tb.InputError, match="control True or False"):
+        tb.Anchored(control="yes")

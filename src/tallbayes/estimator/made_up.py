@@ -59,7 +59,8 @@ class MadeUp:
 
     Functions of (h_0, n) are what means and variances are multiplied by, the share of strained steps, the number of
     paths that are not finite, and the rate of contraction; of a window's length, what it leaves of a variance. `cost`
-    is by level, or None to count steps. Where the batch is `fixed`, no other can be chosen.
+    is by level, or None to count steps. Where the batch is `fixed`, no other can be chosen. `control` is what a control
+    leaves of the variance, where there is one.
     """
 
     seed: int = 0
@@ -80,6 +81,7 @@ class MadeUp:
     variance_rate: float = 2.0
     fixed: bool = False
     stream: Stream = Stream.LEVEL
+    control: float | None = None
 
     @property
     def dimension(self) -> int:
@@ -103,7 +105,7 @@ class MadeUp:
 
     @property
     def controlled(self) -> bool:
-        return False
+        return self.control is not None
 
     @property
     def rows_per_gradient(self) -> int:
@@ -137,6 +139,7 @@ class MadeUp:
         below = sum(self.mean(l) for l in range(level))
         fine = rng.normal(size=shape) + below + self.mean(level)
         left = self.averaged(self.ladder.window_steps * self.ladder.first_step)
+        left *= 1.0 if self.control is None else self.control
         scale = np.sqrt(self.variance(*self._pair) * left) * self.sd(level)
         delta = self.bias(*self._pair) * self.mean(level) + scale * self.noise(rng, shape)
         return delta, fine, rng.normal(size=shape) + below + self.offset
@@ -162,7 +165,7 @@ class MadeUp:
         return None
 
     def uncontrolled(self) -> MadeUp | None:
-        return None
+        return None if self.control is None else replace(self, control=None)
 
 
 class Unread(NamedTuple):

@@ -250,10 +250,9 @@ def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float
 
 
 def _left_by_control(controlled: Floats, plain: Floats, share: Floats) -> float:
-    """Of the variance of the component that asks for most samples."""
+    """Of the variance, each in units of what is allowed and of the component that asks for most."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        worst = int(np.argmax(np.nan_to_num(controlled / share**2)))
-        left = controlled[worst] / plain[worst]
+        left = np.nanmax(controlled / share**2) / np.nanmax(plain / share**2)
     return float(left) if np.isfinite(left) else 1.0
 
 
@@ -389,7 +388,8 @@ def _reason(tuner: Tuner, seen: Sequence[Pilots], best: Pilots, refused: set[tup
         return "given"
     if not np.isfinite(best.trial.price):
         return f"the calmest of {len(seen)} trials, all of them strained"
-    parts = [f"cheapest of {len(seen)} trials" if len(seen) > 1 else "the cheapest choice there is, and it suffices"]
+    alone = "the first choice suffices" if tuner.problem.controlled else "the cheapest choice there is, and it suffices"
+    parts = [f"cheapest of {len(seen)} trials" if len(seen) > 1 else alone]
     strained = sum(not np.isfinite(pilots.trial.price) for pilots in seen)
     if strained:
         parts.append(f"{strained} strained")

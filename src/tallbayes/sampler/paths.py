@@ -250,9 +250,8 @@ class Walk:
         middle = states[0]
         merged = self.plan.dynamics.merge_noise(schedule.fine, noise[0], noise[1])
         seen = self.expand(coupling.coarse_batches(self.drawer.source(draws.spare).integers, self.size, batches))
-        coarse, coarse_y = jax.vmap(lambda state, y, batch: self._coarse_step(state, u, y, merged, batch), (0, 0, 0))(
-            coarse, coarse_y, seen
-        )
+        own = jax.vmap(self._coarse_step, (0, None, 0, None, 0))
+        coarse, coarse_y = own(coarse, u, coarse_y, merged, seen)
         before, u = u, self.move_laplace(schedule.coarse, u, merged)
         in_fine = index >= schedule.joint_steps - schedule.fine_window
         in_coarse = index >= schedule.joint_steps - schedule.coarse_window
@@ -265,8 +264,8 @@ class Walk:
             if plan.control:
                 both = (self.read_control(half_way, ys[0]) + self.read_control(u, y)) / 2
                 control = totals.control + jnp.where(in_fine, both, 0)
-                own = self.read_control(u, jnp.mean(coarse_y, axis=0))
-                coarse_control = totals.coarse_control + jnp.where(in_coarse, own, 0)
+                apart = self.read_control(u, jnp.mean(coarse_y, axis=0))
+                coarse_control = totals.coarse_control + jnp.where(in_coarse, apart, 0)
             return Totals(
                 totals.fine + jnp.where(in_fine, pair - reference, 0),
                 totals.matched + jnp.where(in_coarse, pair - reference, 0),
