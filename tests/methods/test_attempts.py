@@ -16,8 +16,9 @@ from tallbayes.sampler.levels import Problem
 MODEL = tb.families.logistic()
 ROWS = logistic_rows(300, (0.5, -0.5, 0.2))
 # About the mode, where pilots can err; about the balance there is next to nothing left to find.
-OPTIONS: dict[str, Any] = {"tolerance": 0.03, "seed": 5, "method": tb.Anchored(anchor="mode")}
-DECIDED: dict[str, Any] = {"tolerance": 0.03, "seed": 5}
+GOAL: dict[str, Any] = {"tolerance": 0.03, "seed": 5}
+OPTIONS = GOAL | {"method": tb.Anchored(anchor="mode")}
+BALANCED = tb.Anchored(anchor="balanced")
 
 
 @pytest.fixture(scope="module")
@@ -116,22 +117,22 @@ def test_a_ladder_that_does_not_settle_is_given_up_as_a_whole(
 def test_a_control_that_does_not_pay_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """The numbers are those of a run that was asked to have none; a ledger remembers it."""
     monkeypatch.setattr(anchored, "PAYS", 0.0)
-    found = tb.estimate(MODEL, ROWS, ledger=tmp_path / "ledger", **DECIDED)
-    plain = tb.estimate(MODEL, ROWS, method=tb.Anchored(control=False), **DECIDED)
+    found = tb.estimate(MODEL, ROWS, ledger=tmp_path / "ledger", method=BALANCED, **GOAL)
+    plain = tb.estimate(MODEL, ROWS, method=tb.Anchored(anchor="balanced", control=False), **GOAL)
     assert "without a control, which did not pay" in found.tuning.reason
     assert found.tuning.chosen.left == 1.0
     assert found.anchor.knows_averages
     assert same_numbers(found, plain)
     assert found.cost.evaluations > plain.cost.evaluations
     monkeypatch.undo()
-    assert same_numbers(tb.estimate(MODEL, ROWS, ledger=tmp_path / "ledger", **DECIDED), found)
-    controlled = tb.estimate(MODEL, ROWS, **DECIDED)
+    assert same_numbers(tb.estimate(MODEL, ROWS, ledger=tmp_path / "ledger", method=BALANCED, **GOAL), found)
+    controlled = tb.estimate(MODEL, ROWS, method=BALANCED, **GOAL)
     assert controlled.tuning.chosen.left < 0.5
     assert not same_numbers(controlled, found)
 
 
 def test_a_control_needs_an_anchor_that_knows_its_averages() -> None:
     with pytest.raises(tb.InputError, match="anchor='balanced'"):
-        tb.estimate(MODEL, ROWS, method=tb.Anchored(anchor="mode", control=True), **DECIDED)
+        tb.estimate(MODEL, ROWS, method=tb.Anchored(anchor="mode", control=True), **GOAL)
     with pytest.raises(tb.InputError, match="control True or False"):
         tb.Anchored(control="yes")

@@ -16,7 +16,7 @@ FEW = paper_rows(300, seed=2)
 def answers():
     model = tb.families.logistic()
     return {
-        anchor: tb.estimate(model, FEW, tolerance=0.05, seed=1, method=tb.Anchored(anchor=anchor))
+        anchor: tb.estimate(model, FEW, tolerance=0.01, seed=1, method=tb.Anchored(anchor=anchor))
         for anchor in (None, "mode", "balanced")
     }
 
@@ -51,7 +51,7 @@ def test_neither_biases_the_answer(answers) -> None:
 
 def test_a_balanced_anchor_is_used_again(answers) -> None:
     before = answers["balanced"]
-    again = tb.estimate(tb.families.logistic(), FEW, tolerance=0.05, seed=1, anchor=before.anchor)
+    again = tb.estimate(tb.families.logistic(), FEW, tolerance=0.01, seed=1, anchor=before.anchor)
     assert again.cost.setup_evaluations < before.cost.setup_evaluations
     np.testing.assert_array_equal(again.anchor.precision, before.anchor.precision)
     np.testing.assert_allclose(again.anchor.mean_gradient, before.anchor.mean_gradient, atol=1e-9)
@@ -61,7 +61,7 @@ def test_a_balanced_anchor_is_used_again(answers) -> None:
 def test_a_ledger_keeps_the_anchor(tmp_path, answers) -> None:
     """Another tolerance would decide otherwise; what is on record stays."""
     options = {"seed": 1, "ledger": tmp_path / "ledger"}
-    first = tb.estimate(tb.families.logistic(), FEW, tolerance=0.05, **options)
+    first = tb.estimate(tb.families.logistic(), FEW, tolerance=0.01, **options)
     wider = tb.estimate(tb.families.logistic(), FEW, tolerance=3.0, **options)
     np.testing.assert_array_equal(first["mean"].flat_value, answers[None]["mean"].flat_value)
     np.testing.assert_array_equal(wider.anchor.mode, first.anchor.mode)

@@ -32,8 +32,9 @@ MODE, BALANCED = "mode", "balanced"
 SAMPLE_ROWS = 2**12
 # Rows for a mean to so many tolerances, by a variance of 1.
 ROWS_A_VARIANCE = 64.0
-# Beyond so many epochs of sampling the passes are repaid, and more than once.
-REPAID = 2.0
+# Beyond so many epochs of sampling the passes are repaid, and more than once; and with a control a run reads half as
+# many rows as that at the least, 64 paths a level and four rows a step.
+REPAID, LEAST_ROWS = 2.0, 30_000
 LIKELY_ROWS = 1_000
 
 
@@ -66,7 +67,7 @@ def balance(
         return _stays(anchor, "there are several modes")
     foreseen, read = foresee_rows(target, table, anchor, wish.tolerance)
     epochs = foreseen / table.num_rows
-    if not epochs > REPAID:
+    if not (epochs > REPAID and foreseen > LEAST_ROWS):
         found = _stays(anchor, f"sampling about it is foreseen to take {epochs:.2g} epochs, less than balance would")
     else:
         why = f"sampling about the mode is foreseen to take {epochs:.2g} epochs"
