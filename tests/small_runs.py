@@ -18,6 +18,9 @@ PAPERS = tb.Multilevel()
 
 
 def run(**options: Any) -> tb.Result:
+    # About the mode there is something left to sample, to stop and to go on with.
+    if options.get("method") is None:
+        options["method"] = tb.Anchored(anchor="mode")
     return tb.estimate(LOGISTIC, ROWS, **{"tolerance": 0.2, "seed": 1, **options})
 
 

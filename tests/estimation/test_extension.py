@@ -98,6 +98,7 @@ def test_carrying_on_does_not_forget_why_a_run_was_stopped(result: tb.Result) ->
     assert short.extend(tolerance=2.0).status is short.status
 
 
+BALANCED = tb.Anchored(anchor="balanced")
 BUDGETS = {
     "max_evaluations": (PAPERS, {"tolerance": 0.01, "max_evaluations": 150_000}),
     "max_seconds": (PAPERS, {"tolerance": 0.01, "max_seconds": 1e-9}),
@@ -106,12 +107,12 @@ BUDGETS = {
     "max_seconds, anchored": (None, {"tolerance": 0.01, "max_seconds": 1e-9}),
     # Steps are kept large, for three levels of smaller ones leave next to no bias.
     "max_levels, anchored": (
-        tb.Anchored(first_step=0.7, batch_size=32),
+        tb.Anchored(first_step=0.7, batch_size=32, anchor="mode"),
         {"tolerance": {"mean": 0.0015, "sd": 10.0}, "max_levels": 3},
     ),
     # Dear enough for a second look at the choices, by another gradient too.
     "max_levels, anchored, reconsidered": (
-        tb.Anchored(first_step=1.0, batch_size=16),
+        tb.Anchored(first_step=1.0, batch_size=16, anchor="mode"),
         {"tolerance": {"mean": 0.001, "sd": 10.0}, "max_levels": 3},
     ),
 }
@@ -143,11 +144,12 @@ def test_a_budget_ends_the_run_with_its_status(case: str) -> None:
     [
         *((PAPERS, n) for n in (32_000, 40_000, 60_000, 90_000)),
         *((None, n) for n in (4_500, 5_000, 20_000)),
+        *((BALANCED, n) for n in (4_500, 5_000, 6_000)),
     ],
-    ids=lambda part: "papers" if part is PAPERS else "anchored" if part is None else str(part),
+    ids=lambda part: {PAPERS: "papers", None: "anchored", BALANCED: "balanced"}.get(part, str(part)),
 )
 def test_a_budget_that_ends_within_the_pilot_still_gives_values(method: Any, evaluations: int) -> None:
-    stopped = run(method=method, tolerance=0.01, max_evaluations=evaluations)
+    stopped = run(method=method, tolerance=0.001, max_evaluations=evaluations)
     assert stopped.status is tb.Status.max_evaluations
     assert len(stopped.levels) <= 3
     assert stopped.cost.evaluations <= evaluations

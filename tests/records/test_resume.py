@@ -135,7 +135,7 @@ def test_blocks_of_another_machine_are_taken_over(
     whole: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with sqlite3.connect(run / LEDGER) as connection:
-        connection.execute("DELETE FROM blocks WHERE first_path >= 320")
+        connection.execute("DELETE FROM blocks WHERE first_path >= 32")
     connection.close()
     missing = blocks(whole / LEDGER) - blocks(run / LEDGER)
     assert missing > 0

@@ -66,7 +66,7 @@ def test_ratios_leave_the_intercept_out(result: tb.Result) -> None:
 def test_coefficients_have_laplace_beside_them(result: tb.Result) -> None:
     rare = {each.name: each for each in coefficients(result)}["carrier[T.UA]"]
     line = result.posterior.reading.line(2)
-    assert rare.laplace_mean == pytest.approx(float(line.at(line.direction @ result.anchor.mode)))
+    assert rare.laplace_mean == pytest.approx(float(line.at(line.direction @ result.anchor.laplace.mode)))
     assert rare.shift == pytest.approx((rare.mean.value - rare.laplace_mean) / rare.sd.value)
     wider = {each.name: each for each in coefficients(result, 0.99)}["carrier[T.UA]"]
     assert wider.lower.value < rare.lower.value < rare.upper.value < wider.upper.value

@@ -201,8 +201,11 @@ def variance_floor(tails: Tails, problem: Levels) -> Least:
 
 def first_look(tuner: Tuner) -> float:
     """Row gradients that tuning takes at the least: one trial and one set of pairs."""
-    pair = tuner.choices.first_steps[0], _first_batch(tuner)
-    time = tuner.pace.relaxations
+    return _look_at(tuner, _first_batch(tuner))
+
+
+def _look_at(tuner: Tuner, batch_size: int) -> float:
+    pair, time = (tuner.choices.first_steps[0], batch_size), tuner.pace.relaxations
     pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, time, 0).contraction_evaluations()
     return _rows(tuner, *pair, time, tuner.choices.windows[0]) + pairs
 
@@ -210,23 +213,19 @@ def first_look(tuner: Tuner) -> float:
 def _first_batch(tuner: Tuner) -> int:
     """The smallest that takes a part worth speaking of in what a step costs.
 
-    With a control also the smallest whose noise is a thirtieth of a posterior variance: beyond, a few paths that met
-    rows of some weight hold most of what is left.
+    With a control also the smallest whose noise is a thirtieth of a posterior variance: beyond, few paths hold most.
     """
     sizes, least = tuner.choices.batch_sizes, tuner.problem.step_overhead / 4
     if tuner.problem.controlled:
         noise = np.zeros(1) if tuner.tails is None else tuner.tails.noise / tuner.estimands.gaussian_scale**2
         least = max(least, LEAST_CONTROLLED, NOISE_ROWS * float(np.nanmax(noise)))
-        # All rows are dearer than any noise that a few of them leave.
-        sizes = sizes[:-1] or sizes
+        # All rows are dearer than any noise that a few of them leave; and what a budget does not hold is no beginning.
+        sizes = tuple(size for size in sizes[:-1] if 2 * _look_at(tuner, size) <= tuner.limit) or sizes[:1]
     return next((size for size in sizes if size >= least), sizes[-1])
 
 
 def pilots_of(tuner: Tuner, levels: Sequence[Moments], trial: Trial, time: float, side: Moments) -> Pilots:
-    """A trial's variances and means in units of what is wanted, and the price of going on with it.
-
-    `side` is level 0 without a control.
-    """
+    """A trial's variances and means in units of what is wanted, and its price; `side` is level 0 without a control."""
     summary = summarise(tuner.estimands, levels, tuner.laplace)
     share = tuner.tolerances(summary) / np.sqrt(2)
     variance = summary.variance[:2]
