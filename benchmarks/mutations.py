@@ -298,7 +298,7 @@ MUTATIONS = (
         "sampler/paths.py",
         "coarse_y = start_coarse_control(coupling.num_coarse, y) if",
         "coarse_y = start_coarse_control(coupling.num_coarse, y).at[0].set(y) if",
-        (CONTROLLED, FORMS),
+        (FORMS,),
     ),
     Mutation(
         "control, of the step after",
