@@ -76,6 +76,20 @@ def test_a_model_of_ones_own_stays_at_its_mode() -> None:
     assert "anchor: the mode; no linear predictor" in str(result)
 
 
+def test_averages_that_are_not_exact_keep_the_mode() -> None:
+    """Forty rows and a noise scale whose prior is not Gaussian; asked for, balance is taken without one."""
+    rng = np.random.default_rng(7)
+    rows = {"x": rng.normal(size=(40, 2)), "y": 1.5 * rng.normal(size=40)}
+    result = tb.estimate(tb.families.linear(), rows, ["mean"], tolerance=0.02, max_evaluations=2e5)
+    assert not result.anchor.recentred
+    assert "not known well enough for a control" in result.anchor.reason
+    asked = tb.estimate(
+        tb.families.linear(), rows, ["mean"], tolerance=0.2, method=tb.Anchored(anchor="balanced"), max_evaluations=2e5
+    )
+    assert asked.anchor.recentred
+    assert not asked.anchor.knows_averages
+
+
 def test_an_anchor_that_is_none_is_refused() -> None:
     with pytest.raises(tb.InputError, match="balanced") as caught:
         tb.Anchored(anchor="median")

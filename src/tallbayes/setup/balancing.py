@@ -72,6 +72,10 @@ def balance(
     else:
         why = f"sampling about the mode is foreseen to take {epochs:.2g} epochs"
         found = _balanced(target, table, anchor, executor, why)
+        if not found.anchor.knows_averages:
+            # Without a control it saves little, and in a tail it may cost.
+            kept = _stays(anchor, f"{why}, but averages are not known well enough for a control")
+            found = replace(kept, evaluations=found.evaluations)
     return replace(found, evaluations=found.evaluations + read)
 
 
