@@ -287,7 +287,7 @@ MUTATIONS = (
         (UNTAMED,),
     ),
     Mutation(
-        "control, its mean left out",
+        "control",
         "sampler/levels.py",
         "delta - (control - known.mean(self.ladder, level))",
         "delta - control",
@@ -308,7 +308,7 @@ MUTATIONS = (
         (FORMS, BY_HAND),
     ),
     Mutation(
-        "balance, the average Hessian's prior left out",
+        "balance",
         "anchor/expansion.py",
         "gradient + prior_gradient, -(hessian + prior_hessian)\n",
         "gradient + prior_gradient, -hessian\n",
