@@ -25,6 +25,7 @@ SOURCE = Path(tb.__file__).parent
 ROOT = ["errors", "moments", "structure", "threads", "watch", "progress"]
 PACKAGES = [
     "programs",
+    "gaussian",
     "model",
     "rows",
     "workers",

@@ -18,7 +18,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import flat_along, improper, named
 from tallbayes.anchor.balance import Balance, Gaussian, ascend, first_gaussian, shift_of
 from tallbayes.anchor.expansion import Expansion, Survey
-from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, find_anchor
+from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, curvature_kept, curvature_of, find_anchor
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import (
     ImproperPosteriorError,
@@ -60,10 +60,10 @@ class Recentred:
 
 def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Recentred:
     """The anchor at the mode, or where the Gaussian is in balance if that is far from it."""
-    if target.log_concave or anchor.is_diagonal:
+    if target.log_concave or curvature_kept(anchor) is not Curvature.DENSE:
         return Recentred(anchor, 0.0, 0)
     survey = Survey(target, table, executor)
-    balance, at_mode = Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, anchor.precision)
+    balance, at_mode = Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, np.asarray(anchor.precision))
     shift = shift_of(balance.gradients(at_mode, anchor.gradient))
     moved = anchor
     if FAR < shift < LOST:
@@ -87,12 +87,11 @@ def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: 
         raise improper(error.places, error.value, target) from error
     except (NoConvergenceError, NonFiniteError) as error:
         refusal: PosteriorError = error
-    dense = target.dimension <= DENSE_LIMIT
-    survey = Survey(target, table, executor, Curvature.DENSE if dense else Curvature.NONE)
+    survey = Survey(target, table, executor, curvature_of(target, start))
     here = survey(start)
     if not here.is_finite:
         raise refusal
-    if not dense:
+    if survey.curvature is not Curvature.DENSE:
         raise _runs_off(refusal) from refusal
     log.debug("no mode (%s): looking for balance from the start values", refusal)
     found, everywhere = ascend(Balance(survey, target.dimension), first_gaussian(here))

@@ -14,20 +14,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+import tallbayes.gaussian.pytrees  # noqa: F401
 from tallbayes.model.model import Target
 from tallbayes.rows.table import TILE_ROWS
 
 
 class Curvature(Enum):
-    """What a pass sums of the second derivatives; the value is the number of axes of the sum.
+    """What a pass sums of the second derivatives; the value is the number of axes of the sum, but for the last.
 
-    DIAGONAL is exact for a model with a linear predictor, else minus the sum of squared gradients of the rows.
+    DIAGONAL is exact for a model with a linear predictor, else minus the sum of squared gradients of the rows. ARROW is
+    the whole of it in three sums, for a layout with arms.
     """
 
     NONE = 0
     DIAGONAL = 1
     DENSE = 2
+    ARROW = 3
 
 
 @partial(jax.jit, static_argnums=0, static_argnames="curvature")
@@ -56,12 +60,19 @@ def likelihood_sums(
         return add_terms(target, part, weights, theta, curvature, sums)
 
     if before is None:
-        before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(theta.size, curvature))
+        before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(target, curvature))
     return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, before)
 
 
-def shapes_of_sums(dimension: int, curvature: Curvature) -> tuple[tuple[int, ...], ...]:
-    return (), (dimension,), (dimension,) * curvature.value
+def shapes_of_sums(target: Target, curvature: Curvature) -> tuple[tuple[int, ...], ...]:
+    """Of the value, of the gradient, and of one sum or three for the curvature."""
+    d = target.dimension
+    if curvature is not Curvature.ARROW:
+        return (), (d,), (d,) * curvature.value
+    arms = target.layout.arms
+    assert arms is not None
+    k, m = arms.count, d - arms.count
+    return (), (d,), (k,), (k, m), (m, m)
 
 
 def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
@@ -72,7 +83,7 @@ def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
 def _add_predictor_terms(
     target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature, sums: Any
 ) -> Any:
-    layout, (value, gradient, hessian) = target.layout, sums
+    layout, (value, gradient, *hessian) = target.layout, sums
     assert target.predictor is not None
     eta = layout.predict(rows, theta)
     l0, l1, l2 = jax.vmap(partial(density_terms, target))(eta, rows)
@@ -80,10 +91,12 @@ def _add_predictor_terms(
     match curvature:
         case Curvature.DENSE:
             # In place: of many levels a tile of rows touches few pairs.
-            hessian = layout.add_curvature(hessian, rows, bends)
+            hessian = [layout.add_curvature(hessian[0], rows, bends)]
         case Curvature.DIAGONAL:
-            hessian = hessian + layout.diagonal(rows, bends)
-    return value + jnp.sum(weights * l0), gradient + layout.pull_back(rows, slopes), hessian
+            hessian = [hessian[0] + layout.diagonal(rows, bends)]
+        case Curvature.ARROW:
+            hessian = layout.add_arrow(hessian, rows, bends)
+    return value + jnp.sum(weights * l0), gradient + layout.pull_back(rows, slopes), *hessian
 
 
 def _times(weights: jax.Array, terms: jax.Array) -> jax.Array:
@@ -139,3 +152,25 @@ def prior_probe(target: Target, theta: jax.Array, signs: jax.Array) -> tuple[jax
     prior = target.log_prior.call
     gradient, product = jax.jvp(jax.grad(prior), (theta,), (signs,))
     return prior(theta), gradient, signs * product
+
+
+@partial(jax.jit, static_argnums=0)
+def prior_arrow(target: Target, theta: jax.Array, probes: jax.Array) -> tuple[jax.Array, ...]:
+    """Value and gradient of log pi(theta), the three sums of its Hessian, and Hessian times each of the probes.
+
+    The diagonal is that of a Hessian which has no other numbers among the arms; whether it has tell the probes.
+    """
+    prior, arms = target.log_prior.call, target.layout.arms
+    assert arms is not None
+    places = jnp.arange(theta.size)
+    inside = (places >= arms.first) & (places < arms.first + arms.count)
+    last = arms.first + arms.count
+    rest = np.concatenate([np.arange(arms.first), np.arange(last, theta.size)])
+
+    def times(vector: jax.Array) -> jax.Array:
+        return jax.jvp(jax.grad(prior), (theta,), (vector,))[1]
+
+    rows = jax.lax.map(lambda place: times((places == place).astype(theta.dtype)), jnp.asarray(rest))
+    diagonal = times(inside.astype(theta.dtype))[arms.first : last]
+    limbs, corner = rows[:, arms.first : last].T, rows[:, rest]
+    return prior(theta), jax.grad(prior)(theta), diagonal, limbs, corner, jax.vmap(times)(probes)

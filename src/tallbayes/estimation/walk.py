@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 
-from tallbayes.anchor.mode import DENSE_LIMIT
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.extension import Answered
 from tallbayes.estimation.interval_ends import refine_ends
@@ -116,7 +115,7 @@ def _workers(asked: Question, placed: Placed, hired: Hired, stack: ExitStack) ->
     book = stack.enter_context(open_ledger(asked.ledger))
     target, table = placed.target, placed.table
     named, observables = read_quantities(asked.quantities, target, placed.start, table.units)
-    identity = identity_of(asked.method, placed, observables, target.dimension > DENSE_LIMIT)
+    identity = identity_of(asked.method, placed, observables)
     book.of(fingerprint(target, table, named, observables.functions, identity, asked.anchor))
     return book, Recorded(hired.executor, book, asked.kept_bytes)
 

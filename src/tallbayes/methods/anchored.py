@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.gaussian_level import laplace_level
-from tallbayes.anchor.mode import DENSE_LIMIT
+from tallbayes.anchor.mode import curvature_of
+from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import MethodError, explain
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands
@@ -112,9 +113,9 @@ class Anchored:
 
     def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables) -> None:
         """What does not fit in the end is compiled anew."""
-        table, diagonal = placed.table, placed.target.dimension > DENSE_LIMIT
-        plan = self.plan(placed.target, observables, placed.precision, table.num_rows, diagonal)
-        for task in compile_ahead(plan, table, diagonal):
+        table, curvature = placed.table, curvature_of(placed.target, placed.start)
+        plan = self.plan(placed.target, observables, placed.precision, table.num_rows, curvature is Curvature.NONE)
+        for task in compile_ahead(plan, table, curvature):
             # Under no watch: nobody waits for it before it is needed.
             Context().run(executor.submit, task)
 

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.estimator.levels import Stream
+from tallbayes.gaussian.arrowhead import ArrowWhitening
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted, unseen_classes
 from tallbayes.model.quadrature import normal_rule, shifted
@@ -44,7 +45,8 @@ MOST_LINES = 16
 
 
 class LaplaceRule(NamedTuple):
-    """What Laplace's Gaussian is integrated with: the mode, the columns of W, draws, and a rule for a shared extra."""
+    """What Laplace's Gaussian is integrated with: the mode, the columns of W, or what applies it, draws, and a
+    rule for a shared extra."""
 
     mode: Any
     columns: Any
@@ -87,7 +89,7 @@ class FamilyResponse(NamedTuple):
 
     def gaussian(self, rows: Any, rule: LaplaceRule) -> Base:
         """Under Laplace's Gaussian: by quadrature for one head, with an outer one over an extra that all rows share."""
-        centre, columns = self._centre(rows, rule.mode)[..., 0], self.predictors(rows[0], rule.columns)
+        centre, columns = self._centre(rows, rule.mode)[..., 0], self._moved(rows[0], rule.columns)
         if not self.by_quadrature:
             return self._by_draws(rows, centre, columns, rule)
         sd = jnp.sqrt(jnp.sum(columns[0] ** 2, axis=1))
@@ -105,6 +107,19 @@ class FamilyResponse(NamedTuple):
             return shifted(part.moments, self.wanted(jnp.stack([eta, extra])) - origin), part.error
 
         return Base.exact(*(jnp.tensordot(weights, part, 1) for part in jax.lax.map(given, nodes)))
+
+    def _moved(self, x: jax.Array, columns: Any) -> jax.Array:
+        """A W, predictor by predictor."""
+        if not isinstance(columns, ArrowWhitening):
+            return self.predictors(x, columns)
+        ones, extras = jnp.ones((len(x), self.layout.intercept)), jnp.zeros((len(x), self.layout.extras))
+        parts = [jnp.concatenate([x, ones, extras], axis=1)]
+        if self.wanted.reads_extras:
+            nothing = jnp.zeros_like(parts[0])
+            parts += [
+                nothing.at[:, nothing.shape[1] - self.layout.extras + e].set(1.0) for e in range(self.layout.extras)
+            ]
+        return jnp.stack([columns.pull_back(part) for part in parts])
 
     def _by_draws(self, rows: Any, centre: jax.Array, columns: jax.Array, rule: LaplaceRule) -> Base:
         """By draws, and with what all of them may have missed."""
@@ -229,7 +244,9 @@ class Predictor:
     @cached_property
     def _rule(self) -> LaplaceRule:
         anchor = self.posterior.anchor
-        columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+        columns: Any = anchor.whitener
+        if not isinstance(columns, ArrowWhitening):
+            columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
         pairs = anchor.draws(1 if self.kind.by_quadrature else GAUSSIAN_PAIRS, self.posterior.seed)
         return LaplaceRule(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
 

@@ -38,7 +38,7 @@ def fingerprint(
         "units": _digest(jax.tree.leaves(table.units)),
         "quantities": {q.name: next(called).fingerprint if q.kind == "expectation" else q.kind for q in quantities},
         "method": method,
-        "anchor": "found" if anchor is None else _digest([np.asarray(anchor.mode), np.asarray(anchor.precision)]),
+        "anchor": "found" if anchor is None else _digest(jax.tree.leaves([anchor.mode, anchor.precision])),
         "block": BLOCK_PATHS,
         "versions": {
             **{name: version(name) for name in ("tallbayes", "jax", "jaxlib")},

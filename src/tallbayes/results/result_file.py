@@ -16,6 +16,7 @@ from tallbayes.estimator.decisions import Decision, Trial, Tuning
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
@@ -100,6 +101,6 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 _ANSWERS = Contraction, Cost, Estimate, Level, Mode, Rates, Regression, Result
-_CHOICES = Anchor, Decision, Ladder, Structure, Trial, Tuning
+_CHOICES = Anchor, Arrowhead, Decision, Ladder, Structure, Trial, Tuning
 _ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs
 _CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE), _fields)

@@ -31,6 +31,7 @@ import jax.numpy as jnp
 
 from tallbayes.anchor.sums import density_terms
 from tallbayes.errors import MethodError, explain
+from tallbayes.gaussian.whitening import Whitening
 from tallbayes.model.model import Target
 from tallbayes.rows.table import TILE_ROWS
 from tallbayes.sampler.draws import gather
@@ -41,9 +42,9 @@ SLAB_ROWS = 4
 
 
 class Centre(NamedTuple):
-    """The point of expansion theta_0: G and H_X of the likelihood, gradient and precision H of the posterior, W.
+    """The point of expansion theta_0: G and H_X of the likelihood, gradient of the posterior, its precision H with W.
 
-    Where d is too large for a dense Hessian, H_X is None and H and W are diagonals. `mismatch` is I - W^T H' W with H'
+    Where d is too large for a Hessian, H_X is None and H and W are diagonals. `mismatch` is I - W^T H' W with H'
     minus the posterior's Hessian at theta_0, where W was not made from it.
     """
 
@@ -51,23 +52,20 @@ class Centre(NamedTuple):
     gradient: jax.Array
     hessian: Any
     posterior_gradient: jax.Array
-    precision: jax.Array
-    whitening: jax.Array
+    whitening: Whitening
     mismatch: Any = None
 
     def move(self, state: jax.Array) -> jax.Array:
         """v = W z."""
-        return self.whitening * state if self.whitening.ndim == 1 else self.whitening @ state
+        return self.whitening.move(state)
 
     def pull_back(self, gradient: jax.Array) -> jax.Array:
         """W^T grad."""
-        return gradient * self.whitening if self.whitening.ndim == 1 else gradient @ self.whitening
+        return self.whitening.pull_back(gradient)
 
     def square_length(self, displacement: jax.Array) -> jax.Array:
         """v^T H v, the squared distance in posterior sds."""
-        if self.precision.ndim == 1:
-            return displacement @ (self.precision * displacement)
-        return displacement @ (self.precision @ displacement)
+        return displacement @ self.whitening.times(displacement)
 
 
 class Runs(NamedTuple):

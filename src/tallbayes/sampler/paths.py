@@ -68,7 +68,7 @@ def make_inputs(
     """
 
     def place(part: Any) -> Any:
-        return None if part is None else jax.device_put(np.asarray(part, dtype))
+        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf, dtype)), part)
 
     with jax.enable_x64(True):
         centre = Centre(
@@ -76,8 +76,7 @@ def make_inputs(
             gradient=place(anchor.likelihood_gradient),
             hessian=place(anchor.likelihood_hessian),
             posterior_gradient=place(anchor.gradient),
-            precision=place(anchor.precision),
-            whitening=place(anchor.whitening),
+            whitening=place(anchor.whitener),
             mismatch=place(anchor.mismatch),
         )
         runs = Runs(np.int32(table.num_rows))
@@ -375,7 +374,7 @@ def sample_pair(
     def apart(states: jax.Array) -> jax.Array:
         move = displacement_of(plan, inputs, states[0] - states[1])
         whole = inputs.centre.square_length(move)[None]
-        return whole if inputs.centre.whitening.ndim == 1 else jnp.concatenate([whole, move**2])
+        return whole if inputs.centre.hessian is None else jnp.concatenate([whole, move**2])
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
         here = jax.random.fold_in(run_key, number)

@@ -12,13 +12,13 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.importance import list_rows
-from tallbayes.anchor.mode import anchor_at
+from tallbayes.anchor.mode import anchor_at, curvature_kept
 from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.probing import make_probe
 from tallbayes.anchor.recentring import find_mode_or_balance
-from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.estimator.estimands import Estimands, Tolerances
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.weights import WEIGHT, require_weights, weighted
 from tallbayes.programs.canary import require_sound
@@ -206,8 +206,7 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
                 "anchor=None to find the mode anew",
             )
         )
-    curvature = Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
-    here = expand(target, table, anchor.mode, executor, curvature=curvature)
+    here = expand(target, table, anchor.mode, executor, curvature=curvature_kept(anchor))
     apart = _apart(anchor, here.gradient, here.hessian)
     if not apart < 0.01:
         raise DataError(
@@ -223,13 +222,17 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
     return replace(found, precision=anchor.precision, hessian=found.precision, has_mode=anchor.has_mode)
 
 
-def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:
+def _apart(anchor: Anchor, gradient: np.ndarray, hessian: Any) -> float:
     """How far gradient and Hessian are from the anchor's own, in its posterior sds."""
-    w, change = anchor.whitening, gradient - anchor.gradient
-    if anchor.is_diagonal:
-        return float(max(np.abs(w * change).max(), np.abs(w**2 * hessian - 1).max()))
+    w, slope = anchor.whitening, np.abs(anchor.whitener.pull_back(gradient - anchor.gradient)).max()
     own = anchor.precision if anchor.hessian is None else anchor.hessian
-    return float(max(np.abs(w.T @ change).max(), np.abs(w.T @ (hessian - own) @ w).max()))
+    if isinstance(own, Arrowhead):
+        # Along a few random directions, each as long as all unit vectors together.
+        z = np.random.default_rng(0).standard_normal((4, len(anchor.mode)))
+        change = anchor.whitener.pull_back((hessian - own).times(anchor.displacements(z)))
+        return float(max(slope, np.abs(change).max()))
+    change = w**2 * hessian - 1 if anchor.is_diagonal else w.T @ (hessian - own) @ w
+    return float(max(slope, np.abs(change).max()))
 
 
 def with_listing(prepared: Prepared, executor: Executor | None = None, folder: Path | None = None) -> Prepared:

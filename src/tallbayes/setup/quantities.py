@@ -22,6 +22,8 @@ from tallbayes.programs.identity import identify, output_of
 from tallbayes.structure import Structure
 
 LAPLACE_DRAWS = 1024
+# Draws of very many parameters are read a few at a time.
+FEWEST_DRAWS, MOST_NUMBERS = 64, 2**22 + 2**12
 
 
 def make_estimands(
@@ -140,7 +142,7 @@ def observed_values(
     """All observables at mode + draws, and their derivatives along directions; by one program for any few draws."""
     if observables.moments and target.reports_itself and not observables.functions:
         return np.hstack([draws, draws**2]), np.hstack([directions, 2 * draws * directions])
-    size = 1 + LAPLACE_DRAWS
+    size = min(1 + LAPLACE_DRAWS, max(FEWEST_DRAWS, MOST_NUMBERS // draws.shape[1]))
     parts = []
     for start in range(0, len(draws), size):
         both = (np.zeros((size, draws.shape[1])), np.zeros((size, draws.shape[1])))
