@@ -207,7 +207,7 @@ MUTATIONS = (
         "biased-blend, by the prior's share of H",
         "sampler/gradients.py",
         "rest += (c - 1) * (centre.hessian @ displacement)",
-        "rest += (1 - c) * (centre.precision @ displacement)",
+        "rest += (1 - c) * centre.whitening.times(displacement)",
         (POSTERIOR, REMAINDER),
     ),
     Mutation(

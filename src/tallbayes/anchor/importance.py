@@ -33,8 +33,9 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Bound
 from tallbayes.anchor.sums import density_terms
-from tallbayes.gaussian.arrowhead import ArrowWhitening
+from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
 from tallbayes.gaussian.whitening import Whitening
+from tallbayes.model.linear import Layout
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
@@ -68,6 +69,8 @@ def list_rows(
     if folder is None:
         found = list(_over_chunks(executor, sizes, bound, shape))
         mean = _worthwhile(table, [_sums(part) for part in found])
+        if isinstance(anchor.precision, Arrowhead):
+            return _spread_out(_parts(iter(found), np.inf if mean is None else mean), target.layout, table)
         return None if mean is None else _shuffled(_parts(iter(found), mean))
     mean = _worthwhile(table, _over_chunks(executor, size_sums, bound, shape))
     if mean is None:
@@ -86,6 +89,22 @@ def _shuffled(parts: Iterator[dict[str, np.ndarray]]) -> Listing:
     rows, weights = (np.concatenate(each) for each in zip(*(part.values() for part in parts), strict=True))
     places = np.zeros(capacity_for(len(rows)), np.int32)
     places[: len(rows)] = np.random.default_rng(SHUFFLE_SEED).permutation(len(rows))
+    return Listing(rows[places], weights[places], len(rows))
+
+
+def _spread_out(parts: Iterator[dict[str, np.ndarray]], layout: Layout, table: Table) -> Listing:
+    """With the rows of every level at equal distances, so that any run of the list has as many of each as it can."""
+    rows, weights = (np.concatenate(each) for each in zip(*(part.values() for part in parts), strict=True))
+    assert layout.arms is not None
+    level = np.asarray(table.rows["codes"])[rows, layout.arms.code]
+    rng = np.random.default_rng(SHUFFLE_SEED)
+    order = rng.permutation(len(rows))
+    order = order[np.argsort(level[order], kind="stable")]
+    _, firsts, counts = np.unique(level[order], return_index=True, return_counts=True)
+    rank = np.arange(len(rows)) - np.repeat(firsts, counts)
+    when = (rank + np.repeat(rng.random(len(counts)), counts)) / np.repeat(counts, counts)
+    places = np.zeros(capacity_for(len(rows)), np.int64)
+    places[: len(rows)] = order[np.argsort(when, kind="stable")]
     return Listing(rows[places], weights[places], len(rows))
 
 

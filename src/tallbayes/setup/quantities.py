@@ -44,7 +44,7 @@ def touched_by(target: Target, estimands: Estimands, mode: Floats, units: Any, s
     touched = np.zeros(len(estimands.labels()), bool)
     if not slow:
         return touched
-    moves = np.eye(target.dimension)[list(slow)]
+    moves = (np.arange(target.dimension) == np.array(slow)[:, None]).astype(np.float64)
     with jax.enable_x64(True):
         slopes = jax.vmap(lambda move: target.moved(jnp.asarray(mode), move, units))(jnp.asarray(moves))
     reported, start = np.any(np.asarray(slopes) != 0, axis=0), 0
