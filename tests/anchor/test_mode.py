@@ -13,14 +13,17 @@ from coded import INDEXED, LEVELS, bound, coded_model, coded_rows
 
 import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.gaussian_level import laplace_level, reported_sd
 from tallbayes.anchor.importance import row_sizes
 from tallbayes.anchor.mode import curvature_of, find_anchor
 from tallbayes.anchor.other_modes import search_modes
+from tallbayes.anchor.recentring import recentre
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import ImproperPosteriorError, RankDeficientError
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.families import with_codes
+from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import Table
@@ -140,3 +143,33 @@ def test_other_modes_are_looked_for_by_an_arrow() -> None:
     search = search_modes(target, table, arrow)
     assert search.climbs > 0
     assert not search.others
+
+
+def test_many_levels_pull_what_they_share() -> None:
+    """A slope beside 2,000 levels of eight rows: the mode is some of its sds from the mass.
+
+    In balance the mean pull of the Gaussian is nothing, here at other points of it than those it was moved by; the
+    control is the mode, where it is two sds and more.
+    """
+    rng = np.random.default_rng(0)
+    levels, count = 2_000, 16_000
+    codes, x = np.arange(count) % levels, rng.normal(size=count)
+    eta = 0.8 * x + rng.normal(0, 1, levels)[codes] - 0.3
+    rows = {"x": x[:, None], "codes": codes[:, None].astype(np.int32)}
+    rows["y"] = (rng.random(count) < 1 / (1 + np.exp(-eta))).astype(float)
+    indexed = Indexed(levels + 1, (levels,), ((0, levels),))
+    model = with_codes(tb.families.logistic(prior_scale=1.0, intercept_scale=10.0), indexed)
+    target, table, start = bound(model, rows, shuffle=True)
+    anchor = find_anchor(target, table, start, dense_limit=0)
+    found = recentre(target, table, anchor)
+    assert "in balance" in found.note
+    assert found.evaluations == 9 * count
+    z = np.random.default_rng(7).standard_normal((2, target.dimension))
+    slopes = {}
+    for name, at in (("mode", anchor), ("centre", found.anchor)):
+        moves = at.displacements(z)
+        points = [at.mode + sign * move for move in moves for sign in (1, -1)]
+        mean = np.mean([expand(target, table, p, curvature=Curvature.NONE).gradient for p in points], axis=0)
+        slopes[name] = np.abs(at.whitener.pull_back(mean)[[levels, levels + 1]]).max()
+    assert slopes["mode"] > 2
+    assert slopes["centre"] < 0.25 * slopes["mode"]

@@ -17,7 +17,7 @@ The exponential step wants what is left of it beyond the Gaussian at theta_0, in
     W^T [ grad log prior - its linear part + grad log pi(theta_0 | X) + (b - 1) G + (c - 1) H_X v + (N/n) sum ... ]
 
 formed without the parts that cancel. A batch is either n rows gathered at once, n fixed when the program is compiled,
-or a run of consecutive rows read in slabs of four, n an argument.
+or a run of consecutive rows read in slabs of four, or of 64 beside very many parameters, n an argument.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import jax.numpy as jnp
 
 from tallbayes.anchor.sums import density_terms
 from tallbayes.errors import MethodError, explain
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.whitening import Whitening
 from tallbayes.model.model import Target
 from tallbayes.rows.table import TILE_ROWS
@@ -39,6 +40,8 @@ from tallbayes.sampler.minibatch import WithReplacement
 from tallbayes.sampler.roles import GradientEstimator, Sampling
 
 SLAB_ROWS = 4
+# Where a step costs as much as thousands of rows.
+LONG_SLAB_ROWS = 64
 
 
 class Centre(NamedTuple):
@@ -54,6 +57,11 @@ class Centre(NamedTuple):
     posterior_gradient: jax.Array
     whitening: Whitening
     mismatch: Any = None
+
+    @property
+    def slab_rows(self) -> int:
+        """Rows of a batch that are read together."""
+        return LONG_SLAB_ROWS if isinstance(self.hessian, Arrowhead) else SLAB_ROWS
 
     def move(self, state: jax.Array) -> jax.Array:
         """v = W z."""
@@ -252,7 +260,7 @@ def row_terms(
         num_rows = inputs.num_rows.astype(displacement.dtype)
         return num_rows / estimator.batch_size * _centred_terms(target, inputs.centre, displacement, batch, b, c)
     count = inputs.num_rows if estimator.batch_size is None else inputs.batch_size
-    length = TILE_ROWS if estimator.batch_size is None else SLAB_ROWS
+    length = TILE_ROWS if estimator.batch_size is None else inputs.centre.slab_rows
 
     def slab(number: jax.Array, total: jax.Array) -> jax.Array:
         offset = number * length + jnp.arange(length, dtype=jnp.int32)

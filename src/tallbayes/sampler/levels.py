@@ -34,6 +34,8 @@ from tallbayes.sampler.randomness import path_key, seed_words
 # Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
 STEP_OVERHEAD = 4
 INDEXED_OVERHEAD = 16
+# 60 ns a parameter beside 20 to 30 ns a row, at 10,000 levels.
+ARROW_OVERHEAD = 2
 MOST_LISTED = 2**22
 
 
@@ -107,6 +109,8 @@ class Problem:
     @property
     def step_overhead(self) -> int:
         """A row of codes costs a small part of what it does as columns, the products with W are the same."""
+        if isinstance(self.ground.anchor.precision, Arrowhead):
+            return ARROW_OVERHEAD * self.dimension
         indexed = self.plan.target.layout.indexed is not None
         return INDEXED_OVERHEAD + self.dimension if indexed else STEP_OVERHEAD
 
