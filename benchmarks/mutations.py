@@ -72,6 +72,10 @@ RARE_ROW = "tests/laws/test_rows_that_matter.py::test_rows_that_decide_are_read"
 UNITS = "tests/anchor/test_tails.py::test_the_gaussian_levels_error_has_its_unit"
 MERGES = "tests/house/test_moments.py::test_merge_equals_numpy_for_any_split_and_grouping"
 
+CODES = "tests/model/test_indexed.py::test_codes_stand_for_columns"
+ARROW = "tests/model/test_indexed.py::test_the_arrow_of_a_layout_is_its_curvature"
+HARD_LEVEL = "tests/formula/test_rare_levels.py::test_a_hard_level_fails_alone"
+
 REPLACED, DISTINCT = "sampling=WithReplacement()", "sampling=WithoutReplacement()"
 PLAIN_BLEND = "partner=<class 'tallbayes.sampler.gradients.Plain'>"
 SELECTION = (
@@ -99,6 +103,9 @@ SELECTION = (
     "tests/house/test_moments.py",
     f"{RARE_ROW}[category_of_one_row]",
     f"{UNITS}[0.0001]",
+    CODES,
+    ARROW,
+    HARD_LEVEL,
 )
 
 
@@ -137,6 +144,8 @@ NAMED = (
     "raw-second-moments-float32",
     "listing-switched-off",
     "sd-error-in-the-wrong-unit",
+    "codes-off-by-one",
+    "slow-parameter-keeps-its-error",
 )
 
 MUTATIONS = (
@@ -223,6 +232,27 @@ MUTATIONS = (
         "likelihood_hessian=hessian,",
         "likelihood_hessian=hessian + prior_hessian,",
         (POSTERIOR, REMAINDER),
+    ),
+    Mutation(
+        "codes-off-by-one",
+        "model/linear.py",
+        'codes = jnp.where(rows["codes"] < d, rows["codes"] + head * d, dimension)',
+        'codes = jnp.where(rows["codes"] < d, rows["codes"] + head * d + 1, dimension)',
+        (CODES,),
+    ),
+    Mutation(
+        "codes-off-by-one, in an arrow",
+        "model/linear.py",
+        "own = head.codes[:, arms.code] - arms.first",
+        "own = head.codes[:, arms.code] - arms.first - 1",
+        (ARROW,),
+    ),
+    Mutation(
+        "slow-parameter-keeps-its-error",
+        "setup/quantities.py",
+        "reported, start = np.any(np.asarray(slopes) != 0, axis=0), 0",
+        "reported, start = np.any(np.asarray(slopes) > 2, axis=0), 0",
+        (HARD_LEVEL,),
     ),
     Mutation(
         "swapped-antithetic-batch",

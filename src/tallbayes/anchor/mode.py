@@ -37,6 +37,8 @@ from tallbayes.workers.executors import Executor
 log = logging.getLogger("tallbayes")
 
 DENSE_LIMIT = 4_000
+# Beyond as many parameters as a probe reads rows, a category's levels are eliminated before the others.
+ARROW_FROM = 1_000
 # Beside a category's levels: of so many parameters limbs and corner are kept, and the corner is a matrix.
 MOST_IN_CORNER = 1_000
 FEW_ROWS = 2**15
@@ -59,8 +61,8 @@ def find_anchor(
 ) -> Anchor:
     """Climb to the mode; raise a PosteriorError that says what is wrong where there is none.
 
-    `executor`: threads of this process. Beyond `dense_limit` parameters the anchor's precision is an arrowhead, where a
-    category has most of them, or a diagonal.
+    `executor`: threads of this process. Where a category has most of very many parameters the anchor's precision is an
+    arrowhead; beyond `dense_limit` of any others it is a diagonal.
     """
     curvature = curvature_of(target, start, dense_limit)
     survey = Survey(target, table, executor, curvature)
@@ -77,12 +79,13 @@ def find_anchor(
 def curvature_of(target: Target, start: Floats, dense_limit: int | None = None) -> Curvature:
     """What is kept of the second derivatives by the number of parameters, and by where they stand: NONE on the way and
     a diagonal at the end, where neither a matrix nor an arrowhead will do."""
-    if target.dimension <= (DENSE_LIMIT if dense_limit is None else dense_limit):
-        return Curvature.DENSE
+    limit = DENSE_LIMIT if dense_limit is None else dense_limit
     arms = target.layout.arms if target.predictor is not None else None
-    if arms is None or target.dimension - arms.count > MOST_IN_CORNER or ties_levels(target, start):
-        return Curvature.NONE
-    return Curvature.ARROW
+    otherwise = Curvature.DENSE if target.dimension <= limit else Curvature.NONE
+    if arms is None or target.dimension <= min(ARROW_FROM, limit):
+        return otherwise
+    small = target.dimension - arms.count <= MOST_IN_CORNER
+    return Curvature.ARROW if small and not ties_levels(target, start) else otherwise
 
 
 def curvature_kept(anchor: Anchor) -> Curvature:

@@ -35,6 +35,7 @@ NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16
 TOGETHER = 16
 ROUNDING = 2.0**-52
+MOST_LINES, MANY_PARAMETERS = 1_024, 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +105,20 @@ class Posterior:
         wanted = np.atleast_1d(np.asarray(p, np.float64))
         if wanted.ndim != 1 or not np.all((wanted > 0) & (wanted < 1)):
             raise InputError(explain("probabilities strictly between 0 and 1", repr(p), "0.975, or [0.025, 0.975]"))
-        structure, lines = self._lines(what, name, first)
-        curved = iter(self._quantiles_by_draws([function for line, function in lines if line is None], wanted, name))
-        parts = [next(curved) if line is None else self.line_quantiles(line, wanted, name) for line, _ in lines]
+        parts: list[Estimate] = []
+        structure = self.parameters.structure
+        pieces = (
+            [None] if what is not None else _pieces(structure.size if first is None else min(first, structure.size))
+        )
+        for piece in pieces:
+            whole, lines = self._lines(what, name, piece)
+            functions = [function for line, function in lines if line is None]
+            curved = iter(self._quantiles_by_draws(functions, wanted, name))
+            parts += [next(curved) if line is None else self.line_quantiles(line, wanted, name) for line, _ in lines]
+        if what is not None:
+            structure = whole
+        elif len(parts) < structure.size:
+            structure = Structure.leaf((len(parts),))
         found = side_by_side(parts, name, structure, len(wanted))
         return found if np.ndim(p) else replace(found, structure=structure)
 
@@ -255,22 +267,22 @@ class Posterior:
         return reported_values(*self.parameters.reader, self.anchor.mode, displacements, self.parameters.structure)
 
     def _lines(
-        self, what: What, name: str, first: int | None = None
+        self, what: What, name: str, among: range | None = None
     ) -> tuple[Structure, list[tuple[ReportedLine | None, Any]]]:
-        """The numbers that are meant: each as a line where it is one, and as a function."""
+        """The numbers that are meant, of parameters those at some places: each as a line where it is one, and as a
+        function."""
         if what is None:
-            reading, size = self.reading, self.parameters.structure.size
-            count = size if first is None else min(first, size)
-            lines = [None if reading is None else reading.line(place) for place in range(count)]
-            structure = self.parameters.structure if count == size else Structure.leaf((count,))
-            return structure, [(line, None if line else self.parameters.component(i)) for i, line in enumerate(lines)]
+            reading, structure = self.reading, self.parameters.structure
+            places = among or range(structure.size)
+            lines = [(place, None if reading is None else reading.line(place)) for place in places]
+            return structure, [(line, None if line else self.parameters.component(i)) for i, line in lines]
         if not callable(what):
             weights = self.weights(what)
             line = None
             if self.reading is not None:
-                (places,) = np.nonzero(weights)
-                alone = len(places) == 1 and weights[places[0]] == 1
-                line = self.reading.line(int(places[0])) if alone else self.reading.combination(weights)
+                (named,) = np.nonzero(weights)
+                alone = len(named) == 1 and weights[named[0]] == 1
+                line = self.reading.line(int(named[0])) if alone else self.reading.combination(weights)
             return NUMBER, [(line, self.parameters.function(what))]
         from tallbayes.posterior.expectations import line_of
 
@@ -286,7 +298,7 @@ class Posterior:
         unit = length if self.whitened else float(np.sqrt(np.sum(c**2)))
         # At level 0 what is taken off is one path, in as many places as other levels have coarse paths.
         places = [slice(0, 2 if level == 0 else None) for level in range(len(self.points))]
-        points = tuple(each[:, :, part] @ c for each, part in zip(self.points, places, strict=True))
+        points = tuple(_along(each[:, :, part], c) for each, part in zip(self.points, places, strict=True))
         mean = float(c @ self.anchor.mode)
         probed = self.probed
         if probed is not None:
@@ -325,6 +337,19 @@ class Posterior:
     def _least_below(self, values: Sequence[Floats], edges: Floats) -> Least:
         assert self.probed is not None
         return self.probed.least(*((each[..., None] <= edges).mean(axis=1) for each in values))
+
+
+def _pieces(count: int) -> list[range | None]:
+    """So many lines at a time: each has a direction as long as theta."""
+    return [range(start, min(start + MOST_LINES, count)) for start in range(0, count, MOST_LINES)]
+
+
+def _along(points: Floats, direction: Floats) -> Floats:
+    """points . direction; of very many parameters only those that it has."""
+    if len(direction) <= MANY_PARAMETERS:
+        return np.asarray(points @ direction)
+    (places,) = np.nonzero(direction)
+    return np.asarray(points[..., places] @ direction[places])
 
 
 def _within_bounds(chance: Estimate) -> Estimate:
