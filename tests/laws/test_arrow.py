@@ -18,6 +18,7 @@ from tallbayes.anchor import mode
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.rates import contraction_of, hidden_among_many
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.families import with_codes
 from tallbayes.model.linear import Indexed
@@ -121,6 +122,19 @@ def test_a_rare_level_keeps_its_trouble_to_itself() -> None:
     easy = tb.estimate(coded_model(100.0), {name: array[~rare] for name, array in rows.items()}, tolerance=0.1, seed=2)
     there = np.delete(np.arange(WIDTH + 1), 7)
     assert np.all(apart(hard, easy, "mean")[there] < 5)
+
+
+def test_a_slow_level_is_seen_among_thousands() -> None:
+    """It is a thousandth of the distance of all together, which contract; the control is that it is not slow."""
+    rng, many = np.random.default_rng(0), 2_000
+    began = rng.chisquare(1, size=(64, many))
+    apart = np.stack([began * np.exp(-4.0 * time) for time in range(4)], axis=1)
+    for slow in ([], [17]):
+        apart[:, :, slow] = began[:, None, slow]
+        squares = np.concatenate([apart.sum(axis=2), apart.reshape(64, -1)], axis=1)
+        assert contraction_of(squares, 1.0).upper < 0.25
+        found = hidden_among_many(squares, 1.0, np.exp(-1.5))
+        assert (found is None) if not slow else (found is not None and found.slow == (17,))
 
 
 def test_ten_thousand_levels_of_a_linear_model() -> None:
