@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-levels bench-flights \
+	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
@@ -41,6 +41,7 @@ help:
 	@echo "make bench-sbc         simulation-based calibration of every family (resumable)"
 	@echo "make bench-quantiles   are the stated errors of interval ends and probabilities true?"
 	@echo "make bench-ends        what interval ends to a tolerance cost, model by model (resumable, half an hour)"
+	@echo "make bench-small       draws with weights beside the ladder: fresh process, warm, and true errors over seeds"
 	@echo "make bench-levels      categories of 24 to 10,000 levels, beside scikit-learn and statsmodels (npm has the flights)"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
 	@echo "make bench-predict     a million rows, and memory for ten million"
@@ -159,6 +160,9 @@ bench-sbc: $(BENCH_STAMP)
 
 bench-quantiles: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/quantiles.py
+
+bench-small: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/small_tables.py --out benchmarks/results/small_tables.json
 
 bench-ends: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/interval_ends.py

@@ -77,6 +77,10 @@ RARE_ROW = "tests/laws/test_rows_that_matter.py::test_rows_that_decide_are_read"
 UNITS = "tests/anchor/test_tails.py::test_the_gaussian_levels_error_has_its_unit"
 MERGES = "tests/house/test_moments.py::test_merge_equals_numpy_for_any_split_and_grouping"
 
+CODES = "tests/model/test_indexed.py::test_codes_stand_for_columns"
+ARROW = "tests/model/test_indexed.py::test_the_arrow_of_a_layout_is_its_curvature"
+HARD_LEVEL = "tests/formula/test_rare_levels.py::test_a_hard_level_fails_alone"
+
 REPLACED, DISTINCT = "sampling=WithReplacement()", "sampling=WithoutReplacement()"
 PLAIN_BLEND = "partner=<class 'tallbayes.sampler.gradients.Plain'>"
 SELECTION = (
@@ -109,6 +113,9 @@ SELECTION = (
     UNTAMED,
     BY_HAND,
     AVERAGES,
+    CODES,
+    ARROW,
+    HARD_LEVEL,
 )
 
 
@@ -149,6 +156,8 @@ NAMED = (
     "sd-error-in-the-wrong-unit",
     "control",
     "balance",
+    "codes-off-by-one",
+    "slow-parameter-keeps-its-error",
 )
 
 MUTATIONS = (
@@ -219,7 +228,7 @@ MUTATIONS = (
         "biased-blend, by the prior's share of H",
         "sampler/gradients.py",
         "rest += (c - 1) * (centre.hessian @ displacement)",
-        "rest += (1 - c) * (centre.precision @ displacement)",
+        "rest += (1 - c) * centre.whitening.times(displacement)",
         (POSTERIOR, REMAINDER),
     ),
     Mutation(
@@ -235,6 +244,27 @@ MUTATIONS = (
         "likelihood_hessian=hessian,",
         "likelihood_hessian=hessian + prior_hessian,",
         (POSTERIOR, REMAINDER),
+    ),
+    Mutation(
+        "codes-off-by-one",
+        "model/linear.py",
+        'codes = jnp.where(rows["codes"] < d, rows["codes"] + head * d, dimension)',
+        'codes = jnp.where(rows["codes"] < d, rows["codes"] + head * d + 1, dimension)',
+        (CODES,),
+    ),
+    Mutation(
+        "codes-off-by-one, in an arrow",
+        "model/linear.py",
+        "own = head.codes[:, arms.code] - arms.first",
+        "own = head.codes[:, arms.code] - arms.first - 1",
+        (ARROW,),
+    ),
+    Mutation(
+        "slow-parameter-keeps-its-error",
+        "setup/quantities.py",
+        "reported, start = np.any(np.asarray(slopes) != 0, axis=0), 0",
+        "reported, start = np.any(np.asarray(slopes) > 2, axis=0), 0",
+        (HARD_LEVEL,),
     ),
     Mutation(
         "swapped-antithetic-batch",

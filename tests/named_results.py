@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from scenarios import logistic_rows
+from scenarios import by_ladder, logistic_rows
 
 import tallbayes as tb
 from tallbayes.posterior.coordinates import Part, Reading
@@ -29,7 +29,7 @@ def awkward_run() -> tb.Result:
     """Four slopes, and quantities whose names need care: one is called like a parameter."""
     quantities = {"mean": "mean", "sd": "sd", "odds": lambda theta: {"a<b": theta[:2] ** 2}, "[0]": lambda theta: 1.0}
     rows = logistic_rows(200, (0.8, -0.2, 0.3, 0.1))
-    return tb.estimate(tb.families.logistic(), rows, quantities, tolerance=0.5, seed=1)
+    return by_ladder(tb.families.logistic(), rows, quantities, tolerance=0.5, seed=1)
 
 
 def reshaped(result: tb.Result, structure: Structure, parts: Any = REALS, **changes: Any) -> tb.Result:

@@ -13,6 +13,15 @@ import tallbayes as tb
 PAPER_THETA = (0.7, 0.9, -0.1)
 
 
+def by_ladder(*question: Any, **options: Any) -> tb.Result:
+    """`tb.estimate` by the ladder, also of tables so small that draws with weights would answer."""
+    return tb.estimate(*question, **{"method": tb.Anchored(), **options})
+
+
+def fit_by_ladder(*question: Any, **options: Any) -> tb.Result:
+    return tb.fit(*question, **{"method": tb.Anchored(), **options})
+
+
 def paper_rows(num_rows: int, seed: int = 0) -> dict[str, np.ndarray]:
     """The paper's logistic problem: covariates N(0, 1), N(0, 1), 1."""
     return logistic_rows(num_rows, PAPER_THETA, seed)

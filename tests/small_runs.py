@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scenarios import logistic_rows
+from scenarios import by_ladder, logistic_rows
 
 import tallbayes as tb
 
@@ -58,4 +58,4 @@ def nested_run() -> tb.Result:
         "one": lambda theta: 1.0,
         "positive": lambda theta: theta["slopes"][0, 0] > 0,
     }
-    return tb.estimate(pytree_model(), ROWS, quantities, tolerance=0.5, max_levels=3)
+    return by_ladder(pytree_model(), ROWS, quantities, tolerance=0.5, max_levels=3)

@@ -38,6 +38,7 @@ _HOMES = {
     "TallbayesError": "errors",
     "Taylor": "sampler.gradients",
     "Tuning": "results.result",
+    "Weighted": "methods.weighted",
     "WithReplacement": "sampler.minibatch",
     "WithoutReplacement": "sampler.minibatch",
     "WorkerError": "errors",
@@ -82,6 +83,7 @@ __all__ = [
     "TallbayesError",
     "Taylor",
     "Tuning",
+    "Weighted",
     "WithReplacement",
     "WithoutReplacement",
     "WorkerError",
@@ -112,6 +114,7 @@ if TYPE_CHECKING:
     from tallbayes.methods.anchored import Anchored
     from tallbayes.methods.multilevel import Multilevel
     from tallbayes.methods.randomised import Randomised, Randomized
+    from tallbayes.methods.weighted import Weighted
     from tallbayes.model import constraints, families
     from tallbayes.model.model import Model
     from tallbayes.progress import Progress

@@ -91,6 +91,13 @@ class Moments:
 
     @property
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def skewness(self) -> Floats:
+        """Third standardised moment; 0 where nothing varies."""
+        found = self.count**0.5 * self.sum3 / np.where(self.sum2 > 0, self.sum2, 1.0) ** 1.5
+        return np.where(self.sum2 == 0, 0.0, np.nan_to_num(found, nan=np.inf))
+
+    @property
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def kurtosis(self) -> Floats:
         """Fourth standardised moment: 3 for a Gaussian, 3 by convention where nothing varies.
 

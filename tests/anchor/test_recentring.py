@@ -48,7 +48,7 @@ def test_the_anchor_moves_to_where_the_mass_is():
     assert found.evaluations > 0
     assert "sds from its mode" in found.note
     inputs = make_inputs(table, found.anchor, "float64")
-    w = np.asarray(inputs.centre.whitening)
+    w = np.asarray(inputs.centre.whitening.root)
     np.testing.assert_allclose(w.T @ found.anchor.precision @ w, np.eye(len(w)), atol=1e-8)
     expected = np.eye(len(w)) - w.T @ found.anchor.hessian @ w
     np.testing.assert_allclose(inputs.centre.mismatch, expected, atol=1e-8)

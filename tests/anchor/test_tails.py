@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scenarios import by_ladder
 
 import tallbayes as tb
 from tallbayes.anchor.gaussian_level import laplace_level
@@ -149,7 +150,7 @@ def test_a_pole_is_told():
 
 def test_an_expectation_that_does_not_exist_is_never_converged():
     for seed in range(3):
-        result = tb.estimate(student(3), {"y": np.ones(4)}, ("sd",), tolerance=0.1, seed=seed, max_evaluations=1e7)
+        result = by_ladder(student(3), {"y": np.ones(4)}, ("sd",), tolerance=0.1, seed=seed, max_evaluations=1e7)
         assert not result.converged
         assert result["sd"].interval == (-np.inf, np.inf)
     assert Status.infinite_variance.value in str(result)
@@ -166,7 +167,7 @@ def rare_event(with_probe=True):
         if not with_probe:
             patch.setattr(preparation, "make_probe", lambda *arguments: None)
         for seed in range(12):
-            result = tb.estimate(
+            result = by_ladder(
                 tb.families.poisson(prior_scale=10.0),
                 FIVE_EVENTS,
                 {"rare": lambda theta: jax.nn.sigmoid((CUT - theta[0]) / 0.05)},
@@ -194,7 +195,7 @@ def test_a_far_quantile_has_an_error_that_reaches_it():
     truth = np.interp([0.001, 0.999], np.cumsum(density) / density.sum(), t)
     outside = 0
     for seed in range(8):
-        result = tb.estimate(tb.families.poisson(prior_scale=10.0), FIVE_EVENTS, tolerance=0.1, seed=seed)
+        result = by_ladder(tb.families.poisson(prior_scale=10.0), FIVE_EVENTS, tolerance=0.1, seed=seed)
         for what in (None, lambda theta: jnp.sinh(theta[0])):
             found = result.posterior.quantile([0.001, 0.999], what)
             expected = truth if what is None else np.sinh(truth)
@@ -204,7 +205,7 @@ def test_a_far_quantile_has_an_error_that_reaches_it():
 
 
 def test_a_probe_is_kept_with_the_posterior(tmp_path):
-    result = tb.estimate(tb.families.poisson(prior_scale=10.0), FIVE_EVENTS, tolerance=0.2)
+    result = by_ladder(tb.families.poisson(prior_scale=10.0), FIVE_EVENTS, tolerance=0.2)
     assert isinstance(result.posterior.probe, Probe)
     result.save(tmp_path / "kept")
     loaded = tb.load(tmp_path / "kept")
@@ -247,6 +248,6 @@ def test_the_gaussian_levels_error_has_its_unit(unit):
 def test_the_answer_does_not_depend_on_the_unit():
     """The same run in a unit ten thousand times as small, where errors once went on as if it were 1."""
     (model, rows), (small, small_rows) = in_unit(1.0), in_unit(1e4)
-    one, other = tb.estimate(model, rows, tolerance=0.2), tb.estimate(small, small_rows, tolerance=0.2)
+    one, other = by_ladder(model, rows, tolerance=0.2), by_ladder(small, small_rows, tolerance=0.2)
     np.testing.assert_allclose(other["sd"].flat_value / 1e4, one["sd"].flat_value, rtol=1e-4)
     np.testing.assert_allclose(other["sd"].flat_standard_error / 1e4, one["sd"].flat_standard_error, rtol=1e-2)

@@ -59,7 +59,7 @@ def test_selected_tests_exist(node: str) -> None:
 def test_the_kinds_that_are_asked_for_are_there() -> None:
     names = [mutation.name for mutation in mutations.MUTATIONS]
     assert len(set(names)) == len(names)
-    assert len(mutations.NAMED) == 14
+    assert len(mutations.NAMED) == 16
     assert set(mutations.NAMED) <= set(names)
     assert {name.split(",")[0] for name in names} == set(mutations.NAMED)
 

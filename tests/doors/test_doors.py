@@ -12,8 +12,9 @@ from documents import ROOT, run_blocks
 pytest.importorskip("numpyro")
 pytest.importorskip("sklearn")
 DOCUMENT = ROOT / "docs" / "doors.md"
-# What the document promises, in posterior sds.
-ROUNDING = 1e-5
+# What the document promises of the same paths, and of answers that are only as accurate as they were asked to be, to
+# five times their tolerance of 0.02 each (one in a million a number by chance); in posterior sds.
+ROUNDING, APART = 1e-5, 5 * 2**0.5 * 0.02
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def test_every_door_leads_to_the_same_numbers(name: str, doors: dict[str, Any]) 
     sd = flat("by_family", "sd", doors)
     for kind in ("mean", "sd"):
         apart = np.abs(flat(name, kind, doors) - flat("by_family", kind, doors)) / sd
-        assert apart.max() < ROUNDING
+        assert apart.max() < APART
 
 
 def test_control_another_seed_differs_by_more(doors: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scenarios import logistic_by_hand, paper_rows
+from scenarios import by_ladder, fit_by_ladder, logistic_by_hand, paper_rows
 
 import tallbayes as tb
 from tallbayes.anchor.gaussian_level import laplace_level
@@ -61,29 +61,29 @@ MODEL = logistic_by_hand(3)
 
 
 def anchored(**options: Any) -> tb.Result:
-    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.2, **options)
+    return by_ladder(tb.families.logistic(), ROWS, tolerance=0.2, **options)
 
 
 def own(**options: Any) -> tb.Result:
     quantities = {"size": lambda theta: jnp.sum(theta**2)}
-    return tb.estimate(MODEL, ROWS, quantities, tolerance=0.3, **options)
+    return by_ladder(MODEL, ROWS, quantities, tolerance=0.3, **options)
 
 
 def ends(**options: Any) -> tb.Result:
-    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.3, interval_tolerance=0.1, **options)
+    return by_ladder(tb.families.logistic(), ROWS, tolerance=0.3, interval_tolerance=0.1, **options)
 
 
 def papers(**options: Any) -> tb.Result:
-    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.3, method=tb.Multilevel(), **options)
+    return by_ladder(tb.families.logistic(), ROWS, tolerance=0.3, method=tb.Multilevel(), **options)
 
 
 def randomised(**options: Any) -> tb.Result:
-    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.3, method=tb.Randomised(), **options)
+    return by_ladder(tb.families.logistic(), ROWS, tolerance=0.3, method=tb.Randomised(), **options)
 
 
 def formula(**options: Any) -> tb.Result:
     columns = {"y": ROWS["y"], "a": ROWS["x"][:, 0], "b": ROWS["x"][:, 1]}
-    return tb.fit("y ~ a + b", columns, tolerance=0.3, **options)
+    return fit_by_ladder("y ~ a + b", columns, tolerance=0.3, **options)
 
 
 RUNS = {run.__name__: run for run in (anchored, own, ends, papers, randomised, formula)}
@@ -240,7 +240,7 @@ def effects_of(num_groups: int, start: float = 1.0) -> tuple[tb.Model, np.ndarra
 
 def test_a_climb_of_many_parameters_that_runs_off_ends_in_a_result(tmp_path: Path) -> None:
     """Beyond 4,000 of them no balance is sought; it was an error, before or after the time was over by chance."""
-    result = tb.estimate(*effects_of(4_001), tolerance=0.1, max_seconds=FAR)
+    result = by_ladder(*effects_of(4_001), tolerance=0.1, max_seconds=FAR)
     assert result.status is tb.Status.no_mode
     assert np.all(np.isnan(result["mean"].flat_value))
     assert not result["mean"].met
@@ -254,7 +254,7 @@ def test_a_climb_of_many_parameters_that_runs_off_ends_in_a_result(tmp_path: Pat
 def test_control_bad_start_values_of_many_parameters_are_refused() -> None:
     model, rows = effects_of(4_001)
     with pytest.raises(tb.PosteriorError, match="start values"):
-        tb.estimate(model, np.full_like(rows, 1e200), tolerance=0.1)
+        by_ladder(model, np.full_like(rows, 1e200), tolerance=0.1)
 
 
 def crossing_rows() -> dict[str, np.ndarray]:
@@ -268,7 +268,7 @@ CROSSING = {"crossing": lambda theta: -theta[0] / theta[1], "mean": "mean"}
 
 def test_a_quantity_without_variance_under_the_gaussian_has_an_end() -> None:
     """Where a line crosses zero: -a / b. Under a Gaussian it is Cauchy far out, and no number of draws is enough."""
-    result = tb.estimate(tb.families.linear(1.0), crossing_rows(), CROSSING, tolerance=0.02)
+    result = by_ladder(tb.families.linear(1.0), crossing_rows(), CROSSING, tolerance=0.02)
     assert result.status is tb.Status.heavy_tails
     assert result.levels
     assert np.all(np.isfinite(result["mean"].flat_value))
@@ -318,7 +318,7 @@ sys.path.insert(0, sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 import tallbayes as tb
-from scenarios import logistic_by_hand, paper_rows
+from scenarios import by_ladder, logistic_by_hand, paper_rows
 
 rows = paper_rows(400)
 
@@ -335,14 +335,14 @@ for phase in sys.argv[3:]:
     ledger = os.path.join(sys.argv[2], f"{phase}.ledger")
     press = Press(phase)
     try:
-        result = tb.estimate(logistic_by_hand(3), rows, tolerance=0.1, progress=press, ledger=ledger)
+        result = by_ladder(logistic_by_hand(3), rows, tolerance=0.1, progress=press, ledger=ledger)
         known = bool(np.all(np.isfinite(result["mean"].flat_value)))
         print(phase, result.status.name, known, len(result.levels) > 0, bool(str(result)), sep=",")
         assert result.extend().converged
     except KeyboardInterrupt:
         print(phase, "raised", sep=",")
     assert press.pressed
-    assert tb.estimate(logistic_by_hand(3), rows, tolerance=0.1, ledger=ledger).converged
+    assert by_ladder(logistic_by_hand(3), rows, tolerance=0.1, ledger=ledger).converged
 """
 
 
@@ -362,6 +362,8 @@ def test_an_estimator_of_scikit_learn_has_its_columns_whenever_it_ends(looks: Lo
     for last in (1, 12, 24, 30):
         looks.at(last)
         with pytest.warns(UserWarning, match="max_seconds"):
-            found = tb.TallClassifier(max_seconds=FAR, tolerance=0.1).fit(ROWS["x"][:, :2], ROWS["y"])
+            found = tb.TallClassifier(max_seconds=FAR, tolerance=0.1, method=tb.Anchored()).fit(
+                ROWS["x"][:, :2], ROWS["y"]
+            )
         assert found.coef_.shape == (1, 2)
         assert found.result_.status is tb.Status.max_seconds

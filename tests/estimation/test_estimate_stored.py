@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from equal_results import assert_same
-from scenarios import logistic_rows
+from scenarios import by_ladder, logistic_rows
 
 import tallbayes as tb
 from tallbayes.anchor.importance import list_rows
@@ -40,7 +40,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_the_numbers_are_those_of_rows_in_memory(table: Stored, precision: str) -> None:
     options: dict[str, Any] = {"tolerance": 0.05, "seed": 2, "method": tb.Anchored(precision=precision)}
-    assert_same(tb.estimate(MODEL, table, **options), tb.estimate(MODEL, ROWS, **options))
+    assert_same(by_ladder(MODEL, table, **options), by_ladder(MODEL, ROWS, **options))
 
 
 def test_rows_are_mapped_and_not_copied(table: Stored) -> None:
@@ -62,7 +62,7 @@ def test_whole_numbers_are_responses_too(table: Stored, tmp_path: Path) -> None:
     counted = write(tmp_path / "counted.table", {**ROWS, "y": ROWS["y"].astype(int)})
     assert [field.dtype for field in counted.fields if field.name == "y"] == ["int32"]
     options = {"tolerance": 0.1, "seed": 2}
-    found, known = (tb.estimate(tb.families.poisson(), each, **options) for each in (counted, table))
+    found, known = (by_ladder(tb.families.poisson(), each, **options) for each in (counted, table))
     np.testing.assert_allclose(found["mean"].value, known["mean"].value, rtol=1e-4)
 
 
@@ -70,16 +70,16 @@ def test_weights_are_a_field_by_name(tmp_path: Path) -> None:
     weights = np.random.default_rng(3).integers(0, 4, 3_000).astype(float)
     stored = write(tmp_path / "weighed.table", {**ROWS, "w": weights})
     options = {"tolerance": 0.1, "seed": 2}
-    found = tb.estimate(MODEL, stored, weights="w", **options)
-    known = tb.estimate(MODEL, ROWS, weights=weights, **options)
+    found = by_ladder(MODEL, stored, weights="w", **options)
+    known = by_ladder(MODEL, ROWS, weights=weights, **options)
     np.testing.assert_allclose(found["mean"].value, known["mean"].value, rtol=1e-5)
     with pytest.raises(tb.InputError, match=r"weights by the name of a field.*one of the fields x, y, w"):
-        tb.estimate(MODEL, stored, weights=weights, **options)
+        by_ladder(MODEL, stored, weights=weights, **options)
     with pytest.raises(tb.InputError, match="'v'"):
-        tb.estimate(MODEL, stored, weights="v", **options)
+        by_ladder(MODEL, stored, weights="v", **options)
     negative = write(tmp_path / "negative.table", {**ROWS, "w": weights - 1})
     with pytest.raises(tb.InputError, match="finite weights >= 0"):
-        tb.estimate(MODEL, negative, weights="w", **options)
+        by_ladder(MODEL, negative, weights="w", **options)
 
 
 def ingested(folder: Path, text: str) -> Stored:
@@ -107,8 +107,8 @@ def test_a_model_sees_columns_by_name(tmp_path: Path) -> None:
     late = rng.random(800) < 1 / (1 + np.exp(-a - group + 1))
     lines = [f"{x:.5f},{'pqr'[g]},{int(y)}" for x, g, y in zip(a, group, late, strict=True)]
     stored = ingested(tmp_path, "\n".join(["a,group,late", *lines]) + "\n")
-    found = tb.estimate(by_columns(), stored, tolerance=0.05)
-    known = tb.estimate(by_columns(), {"a": np.round(a, 5), "group": group, "late": late.astype(int)}, tolerance=0.05)
+    found = by_ladder(by_columns(), stored, tolerance=0.05)
+    known = by_ladder(by_columns(), {"a": np.round(a, 5), "group": group, "late": late.astype(int)}, tolerance=0.05)
     assert found.converged
     error = np.hypot(found["mean"].flat_error, known["mean"].flat_error)
     assert np.all(np.abs(found["mean"].flat_value - known["mean"].flat_value) < 5 * error)
@@ -117,9 +117,9 @@ def test_a_model_sees_columns_by_name(tmp_path: Path) -> None:
 def test_missing_values_and_families_of_columns_are_refused(tmp_path: Path) -> None:
     stored = ingested(tmp_path, "a,group,late\n1,p,0\n,q,1\n2,r,0\n")
     with pytest.raises(tb.InputError, match=r"no missing values; got 1 in 'a'"):
-        tb.estimate(by_columns(), stored, tolerance=0.1)
+        by_ladder(by_columns(), stored, tolerance=0.1)
     with pytest.raises(tb.InputError, match=r"x.*y"):
-        tb.estimate(MODEL, stored, tolerance=0.1)
+        by_ladder(MODEL, stored, tolerance=0.1)
 
 
 def test_a_response_outside_its_support_is_found_in_any_chunk(tmp_path: Path) -> None:
@@ -127,27 +127,27 @@ def test_a_response_outside_its_support_is_found_in_any_chunk(tmp_path: Path) ->
     rows["y"][CHUNK_ROWS + 7] = 2.0
     stored = tb.write_table(tmp_path / "rows.table", rows, shuffled=True)
     with pytest.raises(tb.InputError, match=r"y in \{0, 1\}; got 2.0 at row 7"):
-        tb.estimate(MODEL, stored, tolerance=0.1)
+        by_ladder(MODEL, stored, tolerance=0.1)
 
 
 def test_a_check_that_changes_values_is_refused(table: Stored) -> None:
     model = replace(MODEL, check=lambda data: {**data, "x": data["x"] / 2})
     with pytest.raises(tb.InputError, match=r"a check that changes 'x' from row 0 on"):
-        tb.estimate(model, table, tolerance=0.1)
+        by_ladder(model, table, tolerance=0.1)
 
 
 def test_x_in_whole_numbers_is_refused(tmp_path: Path) -> None:
     stored = write(tmp_path / "rows.table", {**ROWS, "x": (10 * ROWS["x"]).astype(int)})
     with pytest.raises(tb.InputError, match="x in floats"):
-        tb.estimate(MODEL, stored, tolerance=0.1)
+        by_ladder(MODEL, stored, tolerance=0.1)
 
 
 def test_a_table_in_order_serves_only_methods_that_do_not_read_runs(table: Stored) -> None:
     in_order = replace(table, shuffled=False)
     with pytest.raises(tb.InputError, match="a shuffled table"):
-        tb.estimate(MODEL, in_order, tolerance=0.1)
+        by_ladder(MODEL, in_order, tolerance=0.1)
     method = tb.Multilevel(gradient=tb.Taylor(8), ladder=tb.Ladder(1e-3, 8, 8))
-    assert tb.estimate(MODEL, in_order, relative_tolerance=0.5, method=method, max_levels=4) is not None
+    assert by_ladder(MODEL, in_order, relative_tolerance=0.5, method=method, max_levels=4) is not None
 
 
 def rare(num_rows: int) -> dict[str, np.ndarray]:
@@ -175,8 +175,8 @@ def test_rows_are_listed_on_disk_as_they_are_in_memory(tmp_path: Path) -> None:
         for each in (on_disk, in_memory)
     ]
     np.testing.assert_array_equal(*pairs)
-    found = tb.estimate(MODEL, stored, tolerance=0.1, seed=1)
-    known = tb.estimate(MODEL, rows, tolerance=0.1, seed=1)
+    found = by_ladder(MODEL, stored, tolerance=0.1, seed=1)
+    known = by_ladder(MODEL, rows, tolerance=0.1, seed=1)
     error = np.hypot(found["mean"].flat_error, known["mean"].flat_error)
     assert np.all(np.abs(found["mean"].flat_value - known["mean"].flat_value) < 5 * error)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["listing", "rows.table"]
@@ -184,11 +184,11 @@ def test_rows_are_listed_on_disk_as_they_are_in_memory(tmp_path: Path) -> None:
 
 def test_a_ledger_knows_a_table_by_its_digest(table: Stored, tmp_path: Path) -> None:
     ledger = tmp_path / "run.sqlite"
-    first = tb.estimate(MODEL, table, tolerance=0.1, ledger=ledger)
-    assert_same(tb.estimate(MODEL, open_table(table.path), tolerance=0.1, ledger=ledger), first)
+    first = by_ladder(MODEL, table, tolerance=0.1, ledger=ledger)
+    assert_same(by_ladder(MODEL, open_table(table.path), tolerance=0.1, ledger=ledger), first)
     other = write(tmp_path / "other.table", {**ROWS, "y": 1 - ROWS["y"]})
     with pytest.raises(tb.LedgerError, match="content"):
-        tb.estimate(MODEL, other, tolerance=0.1, ledger=ledger)
+        by_ladder(MODEL, other, tolerance=0.1, ledger=ledger)
 
 
 PEAK = """
@@ -210,7 +210,7 @@ watcher = threading.Thread(target=watch)
 watcher.start()
 for path in sys.argv[1:]:
     peak = 0
-    result = tb.estimate(tb.families.logistic(), tb.open_table(path), tolerance=0.05, max_seconds=20)
+    result = by_ladder(tb.families.logistic(), tb.open_table(path), tolerance=0.05, max_seconds=20)
     print(json.dumps(peak))
 running = False
 watcher.join()

@@ -10,7 +10,7 @@ import re
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scenarios import logistic_rows
+from scenarios import by_ladder, logistic_rows
 
 import tallbayes as tb
 from tallbayes.errors import ModelError
@@ -82,7 +82,7 @@ def nearly_separated():
 @pytest.mark.parametrize("rows", [large_coefficients(), nearly_separated()], ids=["large coefficients", "separated"])
 def test_logistic_regression_far_from_gaussian(rows):
     """Laplace is off by more than a tolerance here, so that something is to be found."""
-    result = tb.estimate(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1)
+    result = by_ladder(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1)
     mean, sd = importance_sampling(logistic_density(rows, 3.0), result.anchor)
     assert np.abs((result.anchor.laplace.mode - mean) / sd).max() > TOLERANCE
     assert_right(result, mean, sd)
@@ -107,7 +107,7 @@ def test_poisson_regression(rate):
     rng = np.random.default_rng(3)
     x = np.column_stack([rng.normal(size=240), np.ones(240)])
     rows = {"x": x, "y": rng.poisson(np.exp(x @ [0.4, np.log(rate)])).astype(float)}
-    result = tb.estimate(POISSON, rows, tolerance=TOLERANCE, seed=1)
+    result = by_ladder(POISSON, rows, tolerance=TOLERANCE, seed=1)
 
     def log_density(theta):
         eta = theta @ x.T
@@ -127,7 +127,7 @@ def test_regression_with_cauchy_noise():
         log_likelihood=lambda theta, row: -jnp.log1p((row["y"] - row["x"] @ theta) ** 2),
         initial=np.zeros(2),
     )
-    result = tb.estimate(model, rows, tolerance=TOLERANCE, seed=1)
+    result = by_ladder(model, rows, tolerance=TOLERANCE, seed=1)
 
     def log_density(theta):
         return -np.log1p((rows["y"] - theta @ x.T) ** 2).sum(axis=1) - 0.5 * np.sum((theta / 5) ** 2, axis=1)
@@ -143,7 +143,7 @@ def test_a_rare_category():
     rare = np.arange(3000) < 6
     x = np.column_stack([np.ones(3000), rare])
     rows = {"x": x, "y": np.where(rare, [1, 1, 1, 1, 1, 0] + [0] * 2994, rng.random(3000) < 0.4).astype(float)}
-    result = tb.estimate(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1)
+    result = by_ladder(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1)
     groups = [(rows["y"][there].sum(), there.sum()) for there in (~rare, rare)]
 
     def log_density(theta):
@@ -165,7 +165,7 @@ def test_a_second_mode_is_told():
         initial=1.0,
     )
     method = tb.Anchored(gradient=tb.Full())
-    result = tb.estimate(model, rows, ["mean"], tolerance=TOLERANCE, seed=1, method=method)
+    result = by_ladder(model, rows, ["mean"], tolerance=TOLERANCE, seed=1, method=method)
     assert result.status is tb.Status.second_mode
     assert not result.converged
     mode = float(result.anchor.mode[0])
@@ -180,7 +180,7 @@ def test_paths_that_are_far_too_short_end_in_a_status():
     """T_0 = dT = 0.01, where paths contract by 1% a level; the numbers are not given out as an answer."""
     method = tb.Anchored(ladder=tb.Ladder(first_step=0.01, start_steps=1, added_steps=1))
     rows = large_coefficients()
-    result = tb.estimate(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1, method=method)
+    result = by_ladder(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1, method=method)
     assert result.status in (tb.Status.paths_too_short, tb.Status.no_contraction)
     assert not result.converged
 
@@ -189,8 +189,8 @@ def test_a_quantity_beyond_all_numbers_is_told_by_its_status_and_by_no_warning()
     """Warnings are errors here."""
     model = tb.Model(lambda m: -0.5 * m**2, lambda m, row: -0.5 * (row["y"] - m) ** 2, 0.0)
     rows = {"y": np.random.default_rng(0).normal(size=50)}
-    result = tb.estimate(model, rows, {"huge": lambda m: jnp.exp(200 * m)}, tolerance=0.1, max_seconds=20)
+    result = by_ladder(model, rows, {"huge": lambda m: jnp.exp(200 * m)}, tolerance=0.1, max_seconds=20)
     assert result.status in (tb.Status.heavy_tails, tb.Status.infinite_variance)
     assert not result["huge"].met
     with pytest.raises(ModelError, match="too large to be squared"):
-        tb.estimate(model, rows, {"huge": lambda m: jnp.exp(800 * m)}, tolerance=0.1)
+        by_ladder(model, rows, {"huge": lambda m: jnp.exp(800 * m)}, tolerance=0.1)

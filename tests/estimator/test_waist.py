@@ -67,7 +67,7 @@ def test_the_estimator_runs_where_jax_cannot_be_imported() -> None:
     assert found["loaded"] == []
 
 
-@pytest.mark.parametrize("module", ["sampler.levels", "anchor.gaussian_level"])
+@pytest.mark.parametrize("module", ["programs.functions_in_jax", "posterior.expectations"])
 def test_control_what_needs_jax_is_refused_there(module: str) -> None:
     done = run(PROGRAM.replace("goal = Tol", f"import tallbayes.{module}\ngoal = Tol"))
     assert done.returncode != 0

@@ -25,11 +25,13 @@ SOURCE = Path(tb.__file__).parent
 ROOT = ["errors", "moments", "structure", "threads", "watch", "progress"]
 PACKAGES = [
     "programs",
+    "gaussian",
     "model",
     "rows",
     "workers",
     "estimator",
     "anchor",
+    "weighing",
     "sampler",
     "records",
     "setup",

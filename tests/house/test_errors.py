@@ -30,7 +30,7 @@ def result() -> tb.Result:
 
 def with_processes() -> Any:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        return tb.fit("late ~ hour", ROWS, tolerance=0.5, executor=executor)
+        return tb.fit("late ~ hour", ROWS, tolerance=0.5, executor=executor, method=tb.Anchored())
 
 
 DOORS: dict[str, tuple[str, str, Callable[[tb.Result], Any]]] = {

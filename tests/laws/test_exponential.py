@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scenarios import gaussian_posterior, gaussian_rows
+from scenarios import by_ladder, gaussian_posterior, gaussian_rows
 
 import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
@@ -75,7 +75,7 @@ def test_mean_and_sd_are_right_at_once():
     """Both to 1e-5 posterior sds, whatever the tolerance and from the fewest paths there can be."""
     mean, precision = gaussian_posterior(ROWS, NOISE_SCALE, PRIOR_SCALE)
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
-    result = tb.estimate(MODEL, ROWS, tolerance=0.01, seed=5)
+    result = by_ladder(MODEL, ROWS, tolerance=0.01, seed=5)
     assert result.converged
     assert [level.samples for level in result.levels] == [64, 64, 64]
     assert np.abs((result["mean"].value - mean) / sd).max() < 1e-5

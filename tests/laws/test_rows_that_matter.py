@@ -10,6 +10,7 @@ from functools import cache
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scenarios import by_ladder
 
 import tallbayes as tb
 from tallbayes.setup import preparation
@@ -85,7 +86,7 @@ def misses(case, listed=True):
             patch.setattr(preparation, "list_rows", lambda *arguments: None)
             patch.setattr(preparation, "make_probe", lambda *arguments: None)
         for seed in SEEDS:
-            result = tb.estimate(model, rows, ("mean",), tolerance=0.05, seed=seed, max_evaluations=2e8)
+            result = by_ladder(model, rows, ("mean",), tolerance=0.05, seed=seed, max_evaluations=2e8)
             found = result["mean"]
             error = np.abs(found.flat_value - mean)
             outside += result.converged and bool(np.any(error > found.half_width()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scenarios import logistic_rows
+from scenarios import by_ladder, logistic_rows
 
 import tallbayes as tb
 from tallbayes.estimator.estimates import Status
@@ -25,7 +25,7 @@ BALANCED = tb.Anchored(anchor="balanced")
 def untouched() -> tb.Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(anchored, "PATIENCE", np.inf)
-        return tb.estimate(MODEL, ROWS, **OPTIONS)
+        return by_ladder(MODEL, ROWS, **OPTIONS)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_run_that_stays_goes_on_where_it_was(
 ) -> None:
     """The same bits as without a second look, which is paid for."""
     monkeypatch.setattr(anchored, "BETTER", 0.0)
-    found = tb.estimate(MODEL, ROWS, **OPTIONS)
+    found = by_ladder(MODEL, ROWS, **OPTIONS)
     (decision,) = impatient
     assert decision.kept
     assert decision.evaluations > 0
@@ -64,7 +64,7 @@ def test_a_run_that_stays_goes_on_where_it_was(
 def test_a_better_pair_starts_anew(monkeypatch: pytest.MonkeyPatch, impatient: list[Any], untouched: tb.Result) -> None:
     """Control for the bits above; and what the first attempt took is in the bill."""
     monkeypatch.setattr(anchored, "BETTER", np.inf)
-    found = tb.estimate(MODEL, ROWS, **OPTIONS)
+    found = by_ladder(MODEL, ROWS, **OPTIONS)
     (decision,) = impatient
     assert not decision.kept
     assert found.converged
@@ -85,7 +85,7 @@ def test_another_program_is_compiled_only_where_that_is_worth_it(
 
     monkeypatch.setattr(anchored, "WORTH_COMPILING", worth)
     monkeypatch.setattr(Problem, "alternative", watch)
-    assert tb.estimate(MODEL, ROWS, **OPTIONS).converged
+    assert by_ladder(MODEL, ROWS, **OPTIONS).converged
     assert len(asked) == (1 if worth == 0.0 else 0)
 
 
@@ -102,7 +102,7 @@ def test_a_ladder_that_does_not_settle_is_given_up_as_a_whole(
         return (Status.slow_decay if len(runs) == 1 else status), final
 
     monkeypatch.setattr(anchored, "run_patiently", unsettled_at_first)
-    found = tb.estimate(MODEL, ROWS, **OPTIONS)
+    found = by_ladder(MODEL, ROWS, **OPTIONS)
     first, second = runs
     assert found.converged
     assert second.problem.ladder.first_step < first.problem.ladder.first_step

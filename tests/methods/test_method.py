@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scenarios import gaussian_rows
+from scenarios import by_ladder, gaussian_rows
 
 import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor
@@ -28,7 +28,7 @@ def test_the_papers_ladder_follows_the_curvature():
 
 
 def test_the_papers_ladder_contracts_as_planned():
-    result = tb.estimate(tb.families.logistic(), make_rows(300).data, tolerance=0.5, method=tb.Multilevel())
+    result = by_ladder(tb.families.logistic(), make_rows(300).data, tolerance=0.5, method=tb.Multilevel())
     assert result.converged
     assert result.contraction.factor < np.exp(-2)
 
@@ -58,7 +58,7 @@ def test_paths_go_to_float64_where_float32_would_blur_the_answer(offset, precisi
     """2^-24 * 5000 / 0.1 = 0.003 posterior sds, more than a tenth of the tolerance 0.02."""
     model, rows = located(offset)
     quantity = {"location": lambda theta: theta}
-    result = tb.estimate(model, rows, quantity, tolerance=0.02, max_evaluations=3e6)
+    result = by_ladder(model, rows, quantity, tolerance=0.02, max_evaluations=3e6)
     assert result.settings["precision"] == precision
     low, high = result["location"].interval
     assert low <= rows["y"].mean() <= high
@@ -66,7 +66,7 @@ def test_paths_go_to_float64_where_float32_would_blur_the_answer(offset, precisi
 
 def test_an_absolute_tolerance_is_in_the_quantitys_own_units():
     model, rows = located(1.0)
-    result = tb.estimate(model, rows, {"location": lambda theta: theta}, absolute_tolerance=0.05)
+    result = by_ladder(model, rows, {"location": lambda theta: theta}, absolute_tolerance=0.05)
     assert result["location"].tolerance == 0.05
     assert result["location"].met
     assert result["location"].standard_error ** 2 + result["location"].bias_bound ** 2 <= 0.05**2
@@ -75,12 +75,12 @@ def test_an_absolute_tolerance_is_in_the_quantitys_own_units():
 def test_the_precision_asked_for_is_kept():
     model, rows = located(5e3)
     method = tb.Multilevel(precision="float32")
-    assert tb.estimate(model, rows, tolerance=0.5, method=method).settings["precision"] == "float32"
+    assert by_ladder(model, rows, tolerance=0.5, method=method).settings["precision"] == "float32"
 
 
 def test_extending_beyond_what_the_paths_resolve_is_refused():
     model, rows = located(300.0)
-    result = tb.estimate(model, rows, {"location": lambda theta: theta}, tolerance=0.5)
+    result = by_ladder(model, rows, {"location": lambda theta: theta}, tolerance=0.5)
     assert result.settings["precision"] == "float32"
     with pytest.raises(tb.InputError, match="float32"):
         result.extend(tolerance=1e-3)
@@ -100,6 +100,6 @@ def test_a_model_that_only_runs_in_float64_does():
 
     model = tb.Model(lambda theta: -0.5 * theta**2, log_likelihood, initial=0.0)
     rows = {"y": np.random.default_rng(0).normal(size=(60, 2))}
-    result = tb.estimate(model, rows, tolerance=0.5)
+    result = by_ladder(model, rows, tolerance=0.5)
     assert result.converged
     assert result.settings["precision"] == "float64"

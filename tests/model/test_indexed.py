@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tallbayes.model.linear import Indexed, Layout
+from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
+from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening
+from tallbayes.model.linear import Arms, Indexed, Layout
 
 LAYOUTS = [Layout(1, True), Layout(1), Layout(1, True, 1), Layout(3, True), Layout(2, False, 1)]
 NUM_ROWS, WIDTH, COLUMNS, CATEGORIES = 50, 9, (1, 5), ((0, 2, 3, 4), (6, 7, 8))
@@ -45,11 +47,52 @@ def test_codes_stand_for_columns(layout: Layout, columns: tuple[int, ...]) -> No
             (eta[3], coded_layout.predict(first, theta)),
             (layout.pull_back(whole, slopes), coded_layout.pull_back(coded, jnp.asarray(slopes))),
             (layout.moved(whole, spread), coded_layout.moved(coded, spread)),
-            (layout.spread(whole, spread), coded_layout.spread(coded, spread)),
-            (layout.spread(whole, spread[0]), coded_layout.spread(coded, spread[0])),
+            *[(layout.spread(whole, shape), coded_layout.spread(coded, shape))
+              for shape in (DenseWhitening(None, spread), DiagonalWhitening(None, spread[0]))],
             (layout.diagonal(whole, bends), coded_layout.diagonal(coded, bends)),
             *[(layout.add_curvature(total, whole, bends), coded_layout.add_curvature(total, coded, bends))
               for total in (jnp.zeros((size, size)), spread)],
         ]  # fmt: skip
     for expected, found in pairs:
         np.testing.assert_allclose(found, expected, atol=1e-11)
+
+
+RUNS = ((0, 2), (4, 5))
+
+
+def coded_runs() -> dict[str, jax.Array]:
+    """Rows with a column at place 2 and another at 3, and two categories that are runs of places, some without one."""
+    rng = np.random.default_rng(2)
+    codes = np.stack([first + rng.integers(0, count + 1, NUM_ROWS) for first, count in RUNS], axis=1)
+    codes = np.where(codes == [first + count for first, count in RUNS], WIDTH, codes)
+    x = jnp.asarray(rng.normal(size=(NUM_ROWS, 2)))
+    return {"x": x, "codes": jnp.asarray(codes, jnp.int32), "y": jnp.zeros(NUM_ROWS)}
+
+
+@pytest.mark.parametrize("layout", [each for each in LAYOUTS if each.heads == 1])
+def test_the_arrow_of_a_layout_is_its_curvature(layout: Layout) -> None:
+    coded = Layout(layout.heads, layout.intercept, layout.extras, Indexed(WIDTH, (2, 3), RUNS))
+    assert coded.arms == Arms(1, 4, 5)
+    rng = np.random.default_rng(3)
+    with jax.enable_x64(True):
+        rows = coded_runs()
+        size = coded.dimension(rows)
+        bends = rng.normal(size=(NUM_ROWS,) if layout.is_scalar else (NUM_ROWS, layout.size, layout.size))
+        bends = jnp.asarray(bends if layout.is_scalar else bends + bends.transpose(0, 2, 1))
+        shapes = (5,), (5, size - 5), (size - 5, size - 5)
+        found = Arrowhead(4, *coded.add_arrow([jnp.zeros(shape) for shape in shapes], rows, bends))
+        dense = coded.add_curvature(jnp.zeros((size, size)), rows, bends)
+        np.testing.assert_allclose(found.times(np.eye(size)), dense, atol=1e-12)
+        positive = Arrowhead(4, *(np.asarray(part) for part in found.parts)) * 0.01 + Arrowhead(
+            4, np.ones(5), np.zeros((5, size - 5)), np.eye(size - 5)
+        )
+        whole = positive.symmetric.whole()
+        root = np.linalg.inv(np.linalg.cholesky(positive.symmetric.schur)).T
+        spread = coded.spread(rows, ArrowWhitening.of(positive.symmetric, root))
+        expected = coded.spread(rows, DenseWhitening(whole, jnp.asarray(np.linalg.inv(np.linalg.cholesky(whole)).T)))
+        np.testing.assert_allclose(spread, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_several_heads_have_no_arms() -> None:
+    assert Layout(3, True, 0, Indexed(WIDTH, (2, 3), RUNS)).arms is None
+    assert Layout(1, True, 0, Indexed(WIDTH, (2, 3))).arms is None

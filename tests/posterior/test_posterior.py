@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scenarios import gaussian_posterior, gaussian_rows
+from scenarios import by_ladder, gaussian_posterior, gaussian_rows
 
 import tallbayes as tb
 from tallbayes.posterior.posterior import Posterior
@@ -148,7 +148,7 @@ def test_quiet_ends_are_one_step_from_the_law() -> None:
     """
     data = gaussian_rows(200, 2, 0.7, seed=3)
     mean, precision = gaussian_posterior(data, 0.7, 1.0)
-    posterior = tb.estimate(tb.families.linear(0.7), data, tolerance=0.05).posterior
+    posterior = by_ladder(tb.families.linear(0.7), data, tolerance=0.05).posterior
     z = np.linalg.solve(posterior.anchor.whitening, posterior.points[0][:, 0, 1].astype(float).T)
     variance, left = z.var(), 1 - posterior.spreads[0] ** 2
     room = 5 * np.sqrt(2 / z.size)
@@ -194,7 +194,7 @@ class OwnMerging(tb.Exponential):
 def test_noise_that_is_not_shared_is_not_integrated_out() -> None:
     data = gaussian_rows(200, 2, 0.7, seed=3)
     method = tb.Anchored(dynamics=OwnMerging())
-    assert tb.estimate(tb.families.linear(0.7), data, tolerance=0.5, method=method).posterior is None
+    assert by_ladder(tb.families.linear(0.7), data, tolerance=0.5, method=method).posterior is None
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_paths_without_a_gaussian_stand_for_themselves() -> None:
     """The paper's ladder on a Gaussian posterior, whose quantiles are known."""
     data = gaussian_rows(200, 2, 0.7, seed=3)
     mean, precision = gaussian_posterior(data, 0.7, 1.0)
-    result = tb.estimate(tb.families.linear(0.7), data, tolerance=0.3, method=tb.Multilevel(), seed=5)
+    result = by_ladder(tb.families.linear(0.7), data, tolerance=0.3, method=tb.Multilevel(), seed=5)
     assert not result.posterior.laplace
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
     found = result.posterior.quantile([0.16, 0.84])
@@ -234,7 +234,7 @@ def test_constrained_parameters_are_stored_too(tmp_path) -> None:
         initial={"mean": 0.0, "scale": 1.0, "shares": np.full(3, 1 / 3)},
         constraints={"scale": tb.constraints.positive, "shares": tb.constraints.simplex},
     )
-    result = tb.estimate(model, rng.normal(1.0, 2.0, 400), tolerance=0.2)
+    result = by_ladder(model, rng.normal(1.0, 2.0, 400), tolerance=0.2)
     result.save(tmp_path / "result")
     loaded = tb.load(tmp_path / "result")
     assert result.posterior.labels == ["mean", "scale", "shares[0]", "shares[1]", "shares[2]"]
@@ -280,7 +280,7 @@ def test_what_cannot_be_asked(posterior: Posterior, ask, message: str) -> None:
 
 
 def test_it_is_left_out_by_request() -> None:
-    result = tb.estimate(tb.families.logistic(SCALE), rows(), tolerance=0.5, keep_posterior=False)
+    result = by_ladder(tb.families.logistic(SCALE), rows(), tolerance=0.5, keep_posterior=False)
     assert result.posterior is None
     assert np.isnan(result.coefficients()[0].lower.value)
     with pytest.raises(tb.InputError, match="keep_posterior"):

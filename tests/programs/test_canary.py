@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from scenarios import by_ladder, fit_by_ladder
 
 import tallbayes as tb
 from tallbayes.posterior import expectations, predictor
@@ -63,7 +64,7 @@ def test_it_leaves_jax_as_it_is(fresh: None) -> None:
 def test_a_wrong_sum_is_refused_in_one_line_and_every_time(faked: None) -> None:
     for _ in range(2):
         with pytest.raises(tb.DependencyError) as refusal:
-            tb.estimate(tb.families.logistic(), ROWS, tolerance=0.1)
+            by_ladder(tb.families.logistic(), ROWS, tolerance=0.1)
     text = str(refusal.value)
     assert f"jaxlib {version('jaxlib')}" in text
     assert f"pip install jax=={canary.SOUND} jaxlib=={canary.SOUND}" in text
@@ -78,7 +79,7 @@ def test_a_number_that_is_none_is_refused_too(fresh: None, monkeypatch: pytest.M
 
 @pytest.fixture(scope="module")
 def result() -> tb.Result:
-    return tb.estimate(tb.families.logistic(), ROWS, tolerance=0.3)
+    return by_ladder(tb.families.logistic(), ROWS, tolerance=0.3)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def result() -> tb.Result:
         lambda result: result.posterior.expectation(lambda theta: theta[0] ** 2),
         lambda result: result.posterior.draws(4),
         lambda result: tb.baselines.mala(tb.families.logistic(), ROWS, steps=100, burn_in=10),
-        lambda result: tb.fit("y ~ 1", {"y": ROWS["y"]}, tolerance=0.3),
+        lambda result: fit_by_ladder("y ~ 1", {"y": ROWS["y"]}, tolerance=0.3),
     ],
     ids=["predict", "expectation", "draws", "baseline", "fit"],
 )

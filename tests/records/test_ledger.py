@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from equal_results import assert_same
-from scenarios import logistic_by_hand, logistic_rows
+from scenarios import by_ladder, logistic_by_hand, logistic_rows
 
 import tallbayes as tb
 from tallbayes.estimator.levels import LevelBlock, read_block, write_block
@@ -38,7 +38,7 @@ class Counting(ThreadPoolExecutor):
 
 def estimate(ledger: Path | None = None, rows: Any = ROWS, model: tb.Model = MODEL, **options: Any) -> tb.Result:
     options = {"tolerance": 0.02, "seed": 3} | options
-    return tb.estimate(model, rows, ledger=ledger, **options)
+    return by_ladder(model, rows, ledger=ledger, **options)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from scenarios import by_ladder, fit_by_ladder
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError, ModelError
@@ -131,11 +132,11 @@ def test_dates_on_disk_do_not_widen_the_numbers(tmp_path: Path) -> None:
 def test_a_model_of_ones_own_does_not_see_dates_on_disk(tmp_path: Path) -> None:
     stored = tb.ingest(in_parquet(tmp_path), tmp_path / "table")
     seen = tb.Model(lambda m: -0.5 * m**2, lambda m, row: -0.5 * (row["z"] - m) ** 2, 0.0)
-    result = tb.estimate(seen, stored, tolerance=0.5)
+    result = by_ladder(seen, stored, tolerance=0.5)
     assert result.settings["precision"] == "float32"
     unseen = tb.Model(lambda m: -0.5 * m**2, lambda m, row: -0.5 * (row["sold"] - m) ** 2, 0.0)
     with pytest.raises(ModelError, match="sold"):
-        tb.estimate(unseen, stored, tolerance=0.5)
+        by_ladder(unseen, stored, tolerance=0.5)
 
 
 REFUSED: dict[str, tuple[type[Exception], str]] = {
@@ -186,7 +187,7 @@ def test_a_column_that_has_the_name_of_a_part_is_that_column() -> None:
 
 
 def test_a_fit_with_dates_predicts_compares_and_comes_back(tmp_path: Path) -> None:
-    result = tb.fit("y ~ weekday(sold) + hour(sold)", ROWS, tolerance=0.5)
+    result = fit_by_ladder("y ~ weekday(sold) + hour(sold)", ROWS, tolerance=0.5)
     monday, friday = ({"sold": dt.datetime(2021, 3, day, 9)} for day in (1, 5))
     result.save(tmp_path / "result")
     again = tb.load(tmp_path / "result")
@@ -198,7 +199,7 @@ def test_a_fit_with_dates_predicts_compares_and_comes_back(tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", ["dict", "Parquet", "on disk"])
 def test_predictions_can_keep_dates_and_times(kind: str, tmp_path: Path) -> None:
     """As they were given, beside the numbers of their rows, and into a file too."""
-    result = tb.fit("y ~ hour(sold)", ROWS, tolerance=0.5)
+    result = fit_by_ladder("y ~ hour(sold)", ROWS, tolerance=0.5)
     source = SOURCES[kind](tmp_path)
     found = result.predict(source, keep=["sold", "clock", "took"])
     assert np.array_equal(found.rows, np.arange(NUM_ROWS))

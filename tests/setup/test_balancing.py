@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scenarios import logistic_by_hand, logistic_rows, paper_rows
+from scenarios import by_ladder, logistic_by_hand, logistic_rows, paper_rows
 
 import tallbayes as tb
 from tallbayes.setup.balancing import Wish
@@ -16,7 +16,7 @@ FEW = paper_rows(300, seed=2)
 def answers():
     model = tb.families.logistic()
     return {
-        anchor: tb.estimate(model, FEW, tolerance=0.01, seed=1, method=tb.Anchored(anchor=anchor))
+        anchor: by_ladder(model, FEW, tolerance=0.01, seed=1, method=tb.Anchored(anchor=anchor))
         for anchor in (None, "mode", "balanced")
     }
 
@@ -35,7 +35,7 @@ def test_of_few_rows_the_balanced_one_is_taken(answers) -> None:
 
 def test_of_many_rows_the_mode_is_kept() -> None:
     rows = logistic_rows(60_000, (0.5, -0.5))
-    result = tb.estimate(tb.families.logistic(), rows, ["mean"], tolerance=0.05)
+    result = by_ladder(tb.families.logistic(), rows, ["mean"], tolerance=0.05)
     assert not result.anchor.recentred
     assert "less than balance would" in result.anchor.reason
 
@@ -51,7 +51,7 @@ def test_neither_biases_the_answer(answers) -> None:
 
 def test_a_balanced_anchor_is_used_again(answers) -> None:
     before = answers["balanced"]
-    again = tb.estimate(tb.families.logistic(), FEW, tolerance=0.01, seed=1, anchor=before.anchor)
+    again = by_ladder(tb.families.logistic(), FEW, tolerance=0.01, seed=1, anchor=before.anchor)
     assert again.cost.setup_evaluations < before.cost.setup_evaluations
     np.testing.assert_array_equal(again.anchor.precision, before.anchor.precision)
     np.testing.assert_allclose(again.anchor.mean_gradient, before.anchor.mean_gradient, atol=1e-9)
@@ -61,17 +61,17 @@ def test_a_balanced_anchor_is_used_again(answers) -> None:
 def test_a_ledger_keeps_the_anchor(tmp_path, answers) -> None:
     """Another tolerance would decide otherwise; what is on record stays."""
     options = {"seed": 1, "ledger": tmp_path / "ledger"}
-    first = tb.estimate(tb.families.logistic(), FEW, tolerance=0.01, **options)
-    wider = tb.estimate(tb.families.logistic(), FEW, tolerance=3.0, **options)
+    first = by_ladder(tb.families.logistic(), FEW, tolerance=0.01, **options)
+    wider = by_ladder(tb.families.logistic(), FEW, tolerance=3.0, **options)
     np.testing.assert_array_equal(first["mean"].flat_value, answers[None]["mean"].flat_value)
     np.testing.assert_array_equal(wider.anchor.mode, first.anchor.mode)
     assert wider.anchor.reason == first.anchor.reason
-    assert not tb.estimate(tb.families.logistic(), FEW, tolerance=3.0, seed=1).anchor.recentred
+    assert not by_ladder(tb.families.logistic(), FEW, tolerance=3.0, seed=1).anchor.recentred
 
 
 def test_a_model_of_ones_own_stays_at_its_mode() -> None:
     rows = {**FEW, "x": np.asarray(FEW["x"], float)}
-    result = tb.estimate(logistic_by_hand(3), rows, ["mean"], tolerance=0.2)
+    result = by_ladder(logistic_by_hand(3), rows, ["mean"], tolerance=0.2)
     assert not result.anchor.recentred
     assert "anchor: the mode; no linear predictor" in str(result)
 
@@ -80,10 +80,10 @@ def test_averages_that_are_not_exact_keep_the_mode() -> None:
     """Forty rows and a noise scale whose prior is not Gaussian; asked for, balance is taken without one."""
     rng = np.random.default_rng(7)
     rows = {"x": rng.normal(size=(40, 2)), "y": 1.5 * rng.normal(size=40)}
-    result = tb.estimate(tb.families.linear(), rows, ["mean"], tolerance=0.02, max_evaluations=2e5)
+    result = by_ladder(tb.families.linear(), rows, ["mean"], tolerance=0.02, max_evaluations=2e5)
     assert not result.anchor.recentred
     assert "not known well enough for a control" in result.anchor.reason
-    asked = tb.estimate(
+    asked = by_ladder(
         tb.families.linear(), rows, ["mean"], tolerance=0.2, method=tb.Anchored(anchor="balanced"), max_evaluations=2e5
     )
     assert asked.anchor.recentred

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scenarios import by_ladder
 
 import tallbayes as tb
 from tallbayes.model.model import bind
@@ -60,7 +61,7 @@ def run(log_prior: Any, start: Any, coefficients: Callable[[Any], Any], **option
     x = np.linalg.qr(generator.normal(size=(100, 2)))[0] * 10.0
     rows = {"x": x, "y": x @ [1.0, 0.0] + generator.normal(size=100)}
     model = tb.Model(log_prior, log_likelihood, start, **options)
-    return tb.estimate(model, rows, {"b": coefficients}, tolerance=0.1, max_seconds=60)
+    return by_ladder(model, rows, {"b": coefficients}, tolerance=0.1, max_seconds=60)
 
 
 def test_a_run_without_a_mode_for_a_kink_names_it_and_says_what_to_write() -> None:

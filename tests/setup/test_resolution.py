@@ -8,6 +8,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scenarios import by_ladder
 
 import tallbayes as tb
 
@@ -29,7 +30,7 @@ def lifted(by: float):
 def test_a_quantity_is_resolved_beside_its_own_size() -> None:
     """1 + 1e-9 theta was 1 with a standard error of 0, 4.75 tolerances off."""
     quantities = {"lifted": lifted(1e-9), "theta": lambda theta: theta[0]}
-    result = tb.estimate(MODEL, ROWS, quantities, tolerance=0.02)
+    result = by_ladder(MODEL, ROWS, quantities, tolerance=0.02)
     assert result.settings["precision"] == "float64"
     part, whole = result["lifted"], result["theta"]
     assert part.standard_error > 0
@@ -38,7 +39,7 @@ def test_a_quantity_is_resolved_beside_its_own_size() -> None:
 
 
 def test_what_float32_resolves_stays_there() -> None:
-    result = tb.estimate(MODEL, ROWS, {"lifted": lifted(1.0)}, tolerance=0.1)
+    result = by_ladder(MODEL, ROWS, {"lifted": lifted(1.0)}, tolerance=0.1)
     assert result.settings["precision"] == "float32"
 
 
@@ -57,7 +58,7 @@ def test_what_float32_resolves_stays_there() -> None:
     ids=["coarse", "fine", "absolute", "absolute and small", "relative", "overflow", "cancels", "event"],
 )
 def test_precision_looks_at_the_tolerance_in_the_quantitys_units(quantity, tolerances, precision: str) -> None:
-    result = tb.estimate(MODEL, ROWS, {"g": quantity}, **tolerances, max_evaluations=3e5)
+    result = by_ladder(MODEL, ROWS, {"g": quantity}, **tolerances, max_evaluations=3e5)
     assert result.settings["precision"] == precision
 
 
@@ -65,20 +66,20 @@ def test_what_float64_does_not_resolve_is_refused() -> None:
     with pytest.raises(
         tb.InputError, match=r"'g' to be resolved by float64; got rounding .* the part of it that varies"
     ):
-        tb.estimate(MODEL, ROWS, {"g": lifted(1e-14)}, tolerance=0.02)
+        by_ladder(MODEL, ROWS, {"g": lifted(1e-14)}, tolerance=0.02)
 
 
 def test_float32_that_was_asked_for_is_refused_where_it_is_too_coarse() -> None:
     with pytest.raises(tb.InputError, match="'g' to be resolved by float32"):
-        tb.estimate(MODEL, ROWS, {"g": lifted(1e-9)}, tolerance=0.02, method=tb.Anchored(precision="float32"))
+        by_ladder(MODEL, ROWS, {"g": lifted(1e-9)}, tolerance=0.02, method=tb.Anchored(precision="float32"))
 
 
 def test_an_extension_asks_the_same() -> None:
-    result = tb.estimate(MODEL, ROWS, {"g": lifted(1e-3)}, tolerance=0.3)
+    result = by_ladder(MODEL, ROWS, {"g": lifted(1e-3)}, tolerance=0.3)
     assert result.settings["precision"] == "float32"
     with pytest.raises(tb.InputError, match="too fine for their float32"):
         result.extend(tolerance=1e-3)
-    whole = tb.estimate(
+    whole = by_ladder(
         MODEL, {name: part.astype(float) for name, part in ROWS.items()}, {"g": lifted(1e-9)}, tolerance=1
     )
     with pytest.raises(tb.InputError, match="float64"):
@@ -88,7 +89,7 @@ def test_an_extension_asks_the_same() -> None:
 def test_a_question_asked_afterwards_is_answered_in_float64() -> None:
     """The points of a float32 run are displacements: a function of theta is resolved as float64 resolves it, and its
     error says so where that is not enough."""
-    result = tb.estimate(MODEL, ROWS, tolerance=0.1)
+    result = by_ladder(MODEL, ROWS, tolerance=0.1)
     assert result.settings["precision"] == "float32"
     theta = result.posterior.expectation(lambda theta: theta[0])
     part = result.posterior.expectation(lifted(1e-9))

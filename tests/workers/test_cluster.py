@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from equal_results import assert_same
-from scenarios import logistic_rows
+from scenarios import by_ladder, logistic_rows
 
 import tallbayes as tb
 from tallbayes.commands import cli
@@ -46,7 +46,7 @@ SECONDS_TO_START = 60
 
 @pytest.fixture(scope="module")
 def serial() -> tb.Result:
-    return tb.estimate(MODEL, ROWS, **OPTIONS)
+    return by_ladder(MODEL, ROWS, **OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +159,10 @@ def pool(cache: dict[str, str]) -> Iterator[ProcessPoolExecutor]:
 
 
 def test_spawned_processes_give_the_same_bits(pool: ProcessPoolExecutor, serial: tb.Result, tmp_path: Path) -> None:
-    found = tb.estimate(MODEL, ROWS, executor=pool, ledger=tmp_path / "run.sqlite", **OPTIONS)
+    found = by_ladder(MODEL, ROWS, executor=pool, ledger=tmp_path / "run.sqlite", **OPTIONS)
     assert_same(found, serial)
     # And they go on where they were.
-    assert_same(tb.estimate(MODEL, ROWS, executor=pool, ledger=tmp_path / "run.sqlite", **OPTIONS), serial)
+    assert_same(by_ladder(MODEL, ROWS, executor=pool, ledger=tmp_path / "run.sqlite", **OPTIONS), serial)
     tighter = {"tolerance": 0.0012}
     assert_same(found.extend(**tighter, executor=pool), found.extend(**tighter))
 
@@ -177,8 +177,8 @@ def test_functions_of_a_user_travel_with_what_they_hold(pool: ProcessPoolExecuto
     model = tb.Model(lambda theta: -0.5 * jnp.sum((theta["a"] / scale) ** 2), log_likelihood, {"a": np.zeros(2)})
     quantities = {"product": lambda theta: theta["a"][0] * theta["a"][1] * scale[1]}
     options = {"tolerance": 0.05, "seed": 1}
-    elsewhere = tb.estimate(model, rows, quantities, executor=pool, **options)
-    assert_same(elsewhere, tb.estimate(model, rows, quantities, **options))
+    elsewhere = by_ladder(model, rows, quantities, executor=pool, **options)
+    assert_same(elsewhere, by_ladder(model, rows, quantities, **options))
 
 
 def test_a_pool_that_forks_is_refused() -> None:
@@ -186,12 +186,12 @@ def test_a_pool_that_forks_is_refused() -> None:
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as forks,
         pytest.raises(tb.InputError, match="get_context\\('spawn'\\)"),
     ):
-        tb.estimate(MODEL, ROWS, executor=forks, **OPTIONS)
+        by_ladder(MODEL, ROWS, executor=forks, **OPTIONS)
 
 
 def test_what_cannot_submit_is_refused() -> None:
     with pytest.raises(tb.InputError, match="an executor with a submit method"):
-        tb.estimate(MODEL, ROWS, executor="tcp://127.0.0.1:8786", **OPTIONS)  # type: ignore[arg-type]
+        by_ladder(MODEL, ROWS, executor="tcp://127.0.0.1:8786", **OPTIONS)  # type: ignore[arg-type]
 
 
 def test_a_pool_whose_process_dies_is_one_error(pool: ProcessPoolExecutor) -> None:
@@ -202,11 +202,11 @@ def test_a_pool_whose_process_dies_is_one_error(pool: ProcessPoolExecutor) -> No
                 os.kill(process, signal.SIGKILL)
 
     with pytest.raises(tb.WorkerError, match=r"runs to the end.*BrokenProcessPool.*ledger="):
-        tb.estimate(MODEL, FEW_ROWS, executor=pool, progress=kill, **MANY_BLOCKS)
+        by_ladder(MODEL, FEW_ROWS, executor=pool, progress=kill, **MANY_BLOCKS)
 
 
 def test_a_cluster_gives_the_same_bits(cluster: Cluster, serial: tb.Result) -> None:
-    assert_same(tb.estimate(MODEL, ROWS, executor=cluster.client.get_executor(), **OPTIONS), serial)
+    assert_same(by_ladder(MODEL, ROWS, executor=cluster.client.get_executor(), **OPTIONS), serial)
 
 
 def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) -> None:
@@ -239,13 +239,13 @@ def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Dispatcher, "_submit", watch_submit)
         patch.setattr(Dispatcher, "_take_in", watch_take_in)
-        found = tb.estimate(MODEL, FEW_ROWS, executor=client.get_executor(), progress=look, **MANY_BLOCKS)
+        found = by_ladder(MODEL, FEW_ROWS, executor=client.get_executor(), progress=look, **MANY_BLOCKS)
     client.unregister_worker_plugin("watch")
     # What has arrived here is never asked for again.
     assert len(known) > 50
     assert not asked_again
     assert len(looks) > 1
-    assert_same(found, tb.estimate(MODEL, FEW_ROWS, **MANY_BLOCKS))
+    assert_same(found, by_ladder(MODEL, FEW_ROWS, **MANY_BLOCKS))
     done = {path: path.read_text().split() for path in tmp_path.glob("*.done")}
     # Whether the dead one had finished anything, and the new one came in time for more, is a matter of speed.
     assert 2 <= len(done) <= 4
@@ -270,7 +270,7 @@ def test_a_worker_without_the_table_is_one_clear_error(
 
     monkeypatch.setattr(shipping, "_table_at", moved)
     with pytest.raises(tb.WorkerError, match=r"open the table.*worker \d+ on .*nothing at .*nowhere.*same path"):
-        tb.estimate(MODEL, table, executor=cluster.client.get_executor(), **OPTIONS)
+        by_ladder(MODEL, table, executor=cluster.client.get_executor(), **OPTIONS)
 
 
 def test_rows_on_disk_are_opened_where_they_are(cluster: Cluster, tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_rows_on_disk_are_opened_where_they_are(cluster: Cluster, tmp_path: Path
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shipping, "submit_to_dask", weigh)
-        found = tb.estimate(MODEL, table, executor=Weighing(), **OPTIONS)
-    assert_same(found, tb.estimate(MODEL, table, **OPTIONS))
+        found = by_ladder(MODEL, table, executor=Weighing(), **OPTIONS)
+    assert_same(found, by_ladder(MODEL, table, **OPTIONS))
     assert max(sizes) < 2**16
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.table"]
     (block,) = [sample_level(problem, 1, 0) for problem in [problem_of(found)]]

@@ -3,8 +3,9 @@
     theta_0 = argmax log pi(theta | X),   H = -Hessian of log pi(. | X) at theta_0,   N(theta_0, H^-1)
     theta = theta_0 + W z,   W W^T = H^-1
 
-The mode need not be exact to the last digit: its gradient stays in every drift. With very many parameters H is
-its diagonal alone, held as a vector: a valid whitening, but correlations are lost (see `Anchor.note`).
+The mode need not be exact to the last digit: its gradient stays in every drift. With very many parameters H is an
+arrowhead where a category has most of them, and else its diagonal alone, held as a vector: a valid whitening, but
+correlations are lost (see `Anchor.note`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from functools import cached_property
 
 import numpy as np
 
+from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
+from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
 from tallbayes.moments import Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Derived:
-    """Roots and inverses of an anchor's matrices, which another number of threads may round otherwise."""
+    """Roots and inverses of an anchor's matrices, which another number of threads may round otherwise.
+
+    Of an arrowhead they are those of S, what is left of its corner; the rest is divisions.
+    """
 
     factor: Floats
     whitening: Floats
@@ -42,13 +48,13 @@ class Anchor:
 
     mode: Floats
     likelihood_gradient: Floats
-    likelihood_hessian: Floats | None
-    precision: Floats
+    likelihood_hessian: Floats | Arrowhead | None
+    precision: Floats | Arrowhead
     log_density: float
     passes: float
     num_rows: int
     gradient: Floats
-    hessian: Floats | None = None
+    hessian: Floats | Arrowhead | None = None
     has_mode: bool = True
     mean_gradient: Floats | None = None
     mean_hessian: Floats | None = None
@@ -87,11 +93,14 @@ class Anchor:
     @property
     def is_diagonal(self) -> bool:
         """Whether H is known by its diagonal alone."""
-        return self.precision.ndim == 1
+        return isinstance(self.precision, np.ndarray) and self.precision.ndim == 1
 
     @property
     def note(self) -> str:
-        """What is lost beside a dense H; empty where nothing is."""
+        """What is lost beside a dense H, or how it is done without one; empty where H is dense."""
+        if isinstance(self.precision, Arrowhead):
+            levels, others = self.precision.limbs.shape
+            return f"precision: an arrow, {levels:,} levels eliminated before {others:,} other parameters"
         if not self.is_diagonal:
             return ""
         return (
@@ -102,17 +111,26 @@ class Anchor:
 
     @cached_property
     def factor(self) -> Floats:
-        """Lower Cholesky factor of H; its diagonal, where H is one."""
+        """Lower Cholesky factor of H, or of S where H is an arrowhead; its diagonal, where H is one."""
         if self.derived is not None:
             return self.derived.factor
+        if isinstance(self.precision, Arrowhead):
+            return np.linalg.cholesky(self.precision.schur)
         return np.sqrt(self.precision) if self.is_diagonal else np.linalg.cholesky(self.precision)
 
     @cached_property
     def whitening(self) -> Floats:
-        """W with W W^T = H^-1: the inverse transpose of the factor, or its diagonal."""
+        """W with W W^T = H^-1: the inverse transpose of the factor, or its diagonal. Of an arrowhead, R."""
         if self.derived is not None:
             return self.derived.whitening
         return 1 / self.factor if self.is_diagonal else np.ascontiguousarray(np.linalg.inv(self.factor).T)
+
+    @cached_property
+    def whitener(self) -> Whitening:
+        """W as what it does."""
+        if isinstance(self.precision, Arrowhead):
+            return ArrowWhitening.of(self.precision, self.whitening)
+        return (DiagonalWhitening if self.is_diagonal else DenseWhitening)(self.precision, self.whitening)
 
     @cached_property
     def mismatch(self) -> Floats | None:
@@ -133,7 +151,7 @@ class Anchor:
 
     @cached_property
     def covariance(self) -> Floats:
-        """H^-1; its diagonal, where H is one."""
+        """H^-1; its diagonal, where H is one; S^-1, where it is an arrowhead."""
         if self.derived is not None:
             return self.derived.covariance
         return self.whitening**2 if self.is_diagonal else self.whitening @ self.whitening.T
@@ -141,21 +159,29 @@ class Anchor:
     @cached_property
     def sd(self) -> Floats:
         """Laplace's standard deviation of every parameter."""
+        if isinstance(self.precision, Arrowhead):
+            return np.sqrt(self.whitener.variances)
         return np.sqrt(self.covariance if self.is_diagonal else np.diag(self.covariance))
+
+    @property
+    def is_proper(self) -> bool:
+        """Whether H is positive definite; a LinAlgError may say that it is not."""
+        if isinstance(self.precision, Arrowhead):
+            return bool(np.all(self.precision.diagonal > 0) and np.isfinite(self.factor).all())
+        return bool(np.all(self.curvatures > 0))
 
     @cached_property
     def curvatures(self) -> Floats:
         """Eigenvalues of H, ascending: the contraction rates of the Langevin equation near the mode."""
-        return np.sort(self.precision) if self.is_diagonal else np.linalg.eigvalsh(self.precision)
+        return self.whitener.curvatures
 
     def sd_along(self, direction: Floats) -> float:
         """Laplace's standard deviation of direction . theta."""
-        along = self.whitening * direction if self.is_diagonal else self.whitening.T @ direction
-        return float(np.sqrt(np.sum(along**2)))
+        return float(np.sqrt(np.sum(self.whitener.pull_back(direction) ** 2)))
 
     def displacements(self, z: Floats) -> Floats:
         """theta - theta_0 = W z, for whitened vectors along the last axis."""
-        return z * self.whitening if self.is_diagonal else z @ self.whitening.T
+        return self.whitener.move(z)
 
     def draws(self, count: int, seed: int = 0) -> Floats:
         """Displacements theta - theta_0 drawn from N(0, H^-1)."""

@@ -153,7 +153,7 @@ def ascend_by_quadrature(
 
     `known` are the averages at the anchor itself, where there was a pass for them.
     """
-    here = Gaussian(anchor.mode, anchor.precision)
+    here = Gaussian(anchor.mode, np.asarray(anchor.precision))
     found = known or average(target, table, here.theta, here.whitening, executor)
     passes, fraction, moved = int(known is None), 1.0, False
     while found.is_finite and not in_balance(here, found) and passes < MOST_PASSES:

@@ -16,8 +16,6 @@ from functools import partial, reduce
 from hashlib import sha256
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.sums import (
@@ -25,14 +23,17 @@ from tallbayes.anchor.sums import (
     averaged_prior,
     averaged_sums,
     likelihood_sums,
+    prior_arrow,
     prior_probe,
     prior_terms,
     shapes_of_sums,
 )
-from tallbayes.errors import NonFiniteError, explain
+from tallbayes.errors import NoConvergenceError, NonFiniteError, explain
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.watch import begin_pass, count_rows, find, look
 from tallbayes.workers.executors import Executor, capacity_of, in_order, runs_elsewhere
@@ -47,6 +48,7 @@ MOST_SUMS, MOST_OF_A_PASS = 2**15, 2**24
 PIECE_SECONDS = 0.2
 PRIOR_DRAWS, MOST_PRIOR_NUMBERS = 2**12, 2**24
 MOST_GROWTH = 16.0
+ARROW_ROUNDING = 1e-9
 
 SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature in Curvature}
 
@@ -55,19 +57,25 @@ SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature i
 class Expansion:
     """Value and derivatives of the log posterior at one point.
 
-    `hessian` is negated; it is a matrix, a diagonal, or a zero where no curvature was asked for.
+    `hessian` is negated; it is a matrix, an arrowhead, a diagonal, or a zero where no curvature was asked for.
     """
 
     theta: Floats
     value: float
     gradient: Floats
-    hessian: Floats
+    hessian: Any
     likelihood_gradient: Floats
-    likelihood_hessian: Floats
+    likelihood_hessian: Any
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether any curvature was asked for."""
+        return isinstance(self.hessian, Arrowhead) or self.hessian.ndim > 0
 
     @property
     def is_finite(self) -> bool:
-        return bool(np.isfinite(self.value) and all(np.isfinite(part).all() for part in (self.gradient, self.hessian)))
+        parts = self.gradient, *jax.tree.leaves(self.hessian)
+        return bool(np.isfinite(self.value) and all(np.isfinite(part).all() for part in parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +118,8 @@ def expand(
     rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
     begin_pass(rows)
     total = _total(row_sums, Bound(target, table), (theta,), (curvature,), executor, ranges)
-    value, gradient, hessian = (terms * (table.num_rows / rows) for terms in total)
+    value, gradient, *curved = (terms * (table.num_rows / rows) for terms in total)
+    hessian: Any = _arrowhead(target, *curved) if curvature is Curvature.ARROW else curved[0]
     look()
     prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
     here = Expansion(
@@ -185,7 +194,14 @@ def _added(first: Sums, second: Sums) -> Sums:
 def prior_expansion(target: Target, theta: Floats, curvature: Curvature = Curvature.DENSE) -> Expansion:
     """The log prior alone; no rows."""
     value, gradient, hessian = _prior(target, theta, curvature)
-    return Expansion(theta, float(value), gradient, -hessian, np.zeros_like(gradient), np.zeros_like(hessian))
+    return Expansion(
+        theta, float(value), gradient, -hessian, np.zeros_like(gradient), jax.tree.map(np.zeros_like, hessian)
+    )
+
+
+def _arrowhead(target: Target, diagonal: Floats, limbs: Floats, corner: Floats) -> Arrowhead:
+    assert target.layout.arms is not None
+    return Arrowhead(target.layout.arms.first, diagonal, limbs, corner)
 
 
 @dataclass(frozen=True)
@@ -193,7 +209,7 @@ class RowSums:
     """The task of value, gradient and curvature of the log likelihood of rows start..stop-1."""
 
     def __call__(self, bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature) -> Sums:
-        shapes = shapes_of_sums(theta.size, curvature)
+        shapes = shapes_of_sums(bound.target, curvature)
         return _in_pieces(SUMS[curvature], bound, (theta,), start, stop, shapes)
 
     def rows_of(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
@@ -204,7 +220,8 @@ class RowSums:
         self, kept_bytes: float, bound: Bound, theta: Floats, start: int, stop: int, curvature: Curvature
     ) -> SumsRecord | None:
         """By the point and the rows, until set-up is on record as a whole; None where there would be too much of it."""
-        return _record_of(bound, theta.size**curvature.value, (theta,), f"{start} {stop} {curvature.name}")
+        largest = max(int(np.prod(shape)) for shape in shapes_of_sums(bound.target, curvature)[2:])
+        return _record_of(bound, largest, (theta,), f"{start} {stop} {curvature.name}")
 
 
 @dataclass(frozen=True)
@@ -212,7 +229,7 @@ class AverageSums:
     """The task of the same and of their averages over N(theta, W W^T), of rows start..stop-1."""
 
     def __call__(self, bound: Bound, theta: Floats, whitening: Floats, start: int, stop: int) -> Sums:
-        shapes = (*2 * shapes_of_sums(theta.size, Curvature.DENSE), ())
+        shapes = (*2 * shapes_of_sums(bound.target, Curvature.DENSE), ())
         return _in_pieces(averaged_sums, bound, (theta, whitening), start, stop, shapes)
 
     def rows_of(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
@@ -276,17 +293,40 @@ def _next_piece(rows: int, seconds: float) -> int:
     return TILE_ROWS * max(1, int(growth * rows / TILE_ROWS))
 
 
-def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Floats]:
+def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Any]:
     with jax.enable_x64(True):
         point = jnp.asarray(theta, jnp.float64)
         if curvature is Curvature.DENSE:
             return [np.asarray(term) for term in compiled(prior_terms)(target, point)]
+        if curvature is Curvature.ARROW:
+            return _prior_as_arrow(target, point)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], theta.size)
         terms = compiled(prior_probe)(target, point, jnp.asarray(signs))
         value, gradient, diagonal = (np.asarray(term) for term in terms)
     # A diagonal probed through correlations can have the wrong sign: kept at zero, where it adds nothing.
     kept = np.minimum(diagonal, 0.0) if curvature is Curvature.DIAGONAL else np.zeros(())
     return [value, gradient, kept]
+
+
+def _prior_as_arrow(target: Target, point: Any) -> list[Any]:
+    """Refused where a product with random numbers shows that the prior's Hessian is none."""
+    probes = np.random.default_rng(0).standard_normal((2, point.size))
+    value, gradient, *parts, seen = (np.asarray(each) for each in compiled(prior_arrow)(target, point, probes))
+    hessian = _arrowhead(target, *parts)
+    largest = jax.tree.map(np.abs, hessian).times(np.abs(probes)) + np.abs(seen)
+    if np.any(np.abs(seen - hessian.times(probes)) > ARROW_ROUNDING * largest):
+        got, hint = "one that ties levels of a category to each other", "independent priors of its levels"
+        raise NoConvergenceError(explain("a prior whose Hessian is diagonal among levels", got, hint))
+    return [value, gradient, hessian]
+
+
+def ties_levels(target: Target, theta: Floats) -> bool:
+    """Whether the prior's Hessian is no arrowhead at this point."""
+    try:
+        _prior(target, theta, Curvature.ARROW)
+    except NoConvergenceError:
+        return True
+    return False
 
 
 @dataclass
@@ -312,7 +352,7 @@ def require_finite(here: Expansion, where: str) -> None:
     """Raise a NonFiniteError that names the part which is not finite."""
     parts: dict[str, Any] = {"value": here.value, "gradient": here.gradient, "Hessian": here.hessian}
     for name, part in parts.items():
-        if not np.all(np.isfinite(part)):
+        if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(part)):
             raise NonFiniteError(
                 explain(
                     f"a finite log posterior {where}",

@@ -14,18 +14,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.allocation import unseen_jumps
+from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats, Moments
+from tallbayes.programs.later import jax, jitted, jnp
 from tallbayes.watch import look
 
 BLOCK_DRAWS = 4096
+# Of very many parameters.
+FEW_DRAWS, FEW_COLUMNS = 256, 256
+ALONE = 1e-12
 PILOT_BLOCK = 2**31
 
 
@@ -42,6 +45,10 @@ class Laplace:
     sampled: Moments | None
     jump: Floats
     seed: int
+
+    @property
+    def block_draws(self) -> int:
+        return FEW_DRAWS if isinstance(self.anchor.precision, Arrowhead) else BLOCK_DRAWS
 
     @property
     def draws(self) -> int:
@@ -74,7 +81,7 @@ class Laplace:
         sampled = self.sampled
         while sampled.count < draws:
             look()
-            sampled = sampled.merge(_block(self, sampled.count // BLOCK_DRAWS))
+            sampled = sampled.merge(_block(self, sampled.count // self.block_draws))
         return replace(self, sampled=sampled)
 
 
@@ -107,7 +114,7 @@ def _block(level: Laplace, number: int) -> Moments:
     """Moments of g, or of g - q, over one block of draws."""
     look()
     key = np.random.SeedSequence([level.seed, number])
-    z = np.random.default_rng(key).standard_normal((BLOCK_DRAWS, level.target.dimension))
+    z = np.random.default_rng(key).standard_normal((level.block_draws, level.target.dimension))
     draws = level.anchor.displacements(z)
     arguments = level.target, level.observables, level.anchor.mode, draws, level.units
     with jax.enable_x64(True):
@@ -134,37 +141,88 @@ def reported_sd(target: Target, anchor: Anchor, units: Any) -> Floats:
     """Sd of parameters that are linear in u: the root of the squared moves along the columns of W."""
     if target.reports_itself:
         return anchor.sd
-    columns = np.diag(anchor.whitening) if anchor.whitening.ndim == 1 else anchor.whitening.T
     with jax.enable_x64(True):
-        return np.asarray(_linear_sd(target, anchor.mode, columns, units), np.float64)
+        if isinstance(anchor.whitener, ArrowWhitening):
+            return _sd_by_arms(target, anchor.mode, anchor.whitener, units)
+        return np.asarray(_linear_sd(target, anchor.mode, _columns(anchor), units), np.float64)
 
 
-@partial(jax.jit, static_argnums=0)
+def _columns(anchor: Anchor) -> Floats:
+    """The columns of W."""
+    return np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+
+
+def _sd_by_arms(target: Target, mode: Floats, whitening: ArrowWhitening, units: Any) -> Floats:
+    """The same where the columns of W that belong to arms have one number each: J is asked for along those of the
+    corner, and of the arms by what is reported of each alone, found by probes. What is reported of several of them is
+    asked for its slope."""
+    precision = whitening.precision
+    (arms, corner), rng = precision.limbs.shape, np.random.default_rng(0)
+    ones, places = np.ones(arms), np.arange(1.0, arms + 1)
+    asked = [precision.joined(part, np.zeros(corner)) for part in (ones, places, *rng.standard_normal((2, arms)))]
+    slope, placed, *seen = np.asarray(_moves(target, mode, np.stack(asked), units), np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = np.round(np.nan_to_num(placed / slope, posinf=0.0, neginf=0.0)).astype(int) - 1
+    known = (place >= 0) & (place < arms)
+    own = np.where(known, place, 0)
+    told = [np.where(known, slope * precision.split(probe)[0][own], 0.0) for probe in asked[2:]]
+    alone = np.all(
+        [np.abs(a - b) <= ALONE * np.abs(b).max(initial=0.0) for a, b in zip(told, seen, strict=True)], axis=0
+    )
+    square = np.where(alone & known, (slope * whitening.narrow[own]) ** 2, 0.0)
+    for output in np.flatnonzero(~alone):
+        row = np.asarray(_slope_of(target, mode, np.int32(output), units), np.float64)
+        square[output] = np.sum((precision.split(row)[0] * whitening.narrow) ** 2)
+    columns = whitening.move(precision.joined(np.zeros((corner, arms)), np.eye(corner)))
+    return np.sqrt(square + np.sum(np.asarray(_moves(target, mode, columns, units), np.float64) ** 2, axis=0))
+
+
+@jitted(static_argnums=0)
+def _moves(target: Target, mode: jax.Array, directions: jax.Array, units: Any) -> jax.Array:
+    return jax.lax.map(lambda direction: target.moved(mode, direction, units), directions)
+
+
+@jitted(static_argnums=0)
+def _slope_of(target: Target, mode: jax.Array, output: jax.Array, units: Any) -> jax.Array:
+    return jax.grad(lambda move: target.moved(mode, move, units)[output])(jnp.zeros_like(mode))
+
+
+@jitted(static_argnums=0)
 def _linear_sd(target: Target, mode: jax.Array, columns: jax.Array, units: Any) -> jax.Array:
     return jnp.sqrt(jnp.sum(jax.vmap(lambda column: target.moved(mode, column, units))(columns) ** 2, axis=0))
 
 
 def _curvature_trace(target: Target, observables: Observables, anchor: Anchor, units: Any) -> Floats:
     """1/2 tr(grad^2 g H^-1): half the second derivatives along the columns of W, added up."""
-    columns = np.diag(anchor.whitening) if anchor.whitening.ndim == 1 else anchor.whitening.T
-    return np.asarray(_half_curvatures(target, observables, anchor.mode, columns, units), np.float64).sum(axis=0)
+    if not isinstance(anchor.precision, Arrowhead):
+        return _added_up(target, observables, anchor.mode, _columns(anchor), units)
+    d, total = len(anchor.mode), np.zeros(())
+    for first in range(0, d, FEW_COLUMNS):
+        look()
+        units_along = np.eye(min(FEW_COLUMNS, d - first), d, first)
+        total = total + _added_up(target, observables, anchor.mode, anchor.displacements(units_along), units)
+    return total
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+def _added_up(target: Target, observables: Observables, mode: Floats, columns: Floats, units: Any) -> Floats:
+    return np.asarray(_half_curvatures(target, observables, mode, columns, units), np.float64).sum(axis=0)
+
+
+@jitted(static_argnums=(0, 1))
 def observed_values(
     target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any
 ) -> jax.Array:
     return jax.vmap(lambda draw: observables.values(target, mode, draw, units))(draws)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jitted(static_argnums=(0, 1))
 def _half_curvatures(
     target: Target, observables: Observables, mode: jax.Array, directions: jax.Array, units: Any
 ) -> jax.Array:
     return jax.lax.map(lambda v: _along(target, observables, mode, v, units)[2] / 2, directions, batch_size=32)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jitted(static_argnums=(0, 1))
 def _quadratic(target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, units: Any) -> jax.Array:
     def polynomial(v: jax.Array) -> jax.Array:
         value, slope, bend = _along(target, observables, mode, v, units)

@@ -26,16 +26,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Bound
 from tallbayes.anchor.sums import density_terms
+from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
+from tallbayes.gaussian.whitening import Whitening
+from tallbayes.model.linear import Layout
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.listing import Listing, mapped_listing
 from tallbayes.rows.table import CHUNK_ROWS, SHUFFLE_SEED, Table, capacity_for
 from tallbayes.rows.writing import write_table
@@ -66,6 +68,8 @@ def list_rows(
     if folder is None:
         found = list(_over_chunks(executor, sizes, bound, shape))
         mean = _worthwhile(table, [_sums(part) for part in found])
+        if isinstance(anchor.precision, Arrowhead):
+            return _spread_out(_parts(iter(found), np.inf if mean is None else mean), target.layout, table)
         return None if mean is None else _shuffled(_parts(iter(found), mean))
     mean = _worthwhile(table, _over_chunks(executor, size_sums, bound, shape))
     if mean is None:
@@ -87,6 +91,22 @@ def _shuffled(parts: Iterator[dict[str, np.ndarray]]) -> Listing:
     return Listing(rows[places], weights[places], len(rows))
 
 
+def _spread_out(parts: Iterator[dict[str, np.ndarray]], layout: Layout, table: Table) -> Listing:
+    """With the rows of every level at equal distances, so that any run of the list has as many of each as it can."""
+    rows, weights = (np.concatenate(each) for each in zip(*(part.values() for part in parts), strict=True))
+    assert layout.arms is not None
+    level = np.asarray(table.rows["codes"])[rows, layout.arms.code]
+    rng = np.random.default_rng(SHUFFLE_SEED)
+    order = rng.permutation(len(rows))
+    order = order[np.argsort(level[order], kind="stable")]
+    _, firsts, counts = np.unique(level[order], return_index=True, return_counts=True)
+    rank = np.arange(len(rows)) - np.repeat(firsts, counts)
+    when = (rank + np.repeat(rng.random(len(counts)), counts)) / np.repeat(counts, counts)
+    places = np.zeros(capacity_for(len(rows)), np.int64)
+    places[: len(rows)] = order[np.argsort(when, kind="stable")]
+    return Listing(rows[places], weights[places], len(rows))
+
+
 def _parts(sizes_by_chunk: Iterator[Floats], mean: float) -> Iterator[dict[str, np.ndarray]]:
     """Rows of a chunk as often as they are to be read, each with its weight."""
     first = 0
@@ -103,7 +123,7 @@ def row_sizes(target: Target, table: Table, anchor: Anchor) -> Floats:
 
 
 def size_sums(
-    bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int
+    bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop: int
 ) -> tuple[float, float, float]:
     """sum s, sum s^2 and sum s^4 of rows start..stop-1."""
     return _sums(sizes(bound, mode, whitening, start, stop))
@@ -113,9 +133,9 @@ def _sums(size: Floats) -> tuple[float, float, float]:
     return float(size.sum()), float(np.sum(size**2)), float(np.sum(size**4))
 
 
-def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, stop: int) -> Floats:
+def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop: int) -> Floats:
     """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
-    part_rows = _part_rows(bound.table, len(mode))
+    part_rows = _part_rows(bound.table, len(whitening.root) if isinstance(whitening, ArrowWhitening) else len(mode))
     static, draws = (bound.target, part_rows), _draws(len(mode))
     parts = []
     with jax.enable_x64(True):
@@ -127,9 +147,9 @@ def sizes(bound: Bound, mode: np.ndarray, whitening: np.ndarray, start: int, sto
     return np.minimum(np.nan_to_num(found, nan=LARGEST, posinf=LARGEST), LARGEST)
 
 
-def _part_rows(table: Table, dimension: int) -> int:
-    """A power of two, so that parts fill a table exactly."""
-    most = max(1, PART_NUMBERS // dimension)
+def _part_rows(table: Table, numbers: int) -> int:
+    """A power of two, so that parts fill a table exactly; so many numbers are computed of a row."""
+    most = max(1, PART_NUMBERS // numbers)
     return min(PART_ROWS, table.capacity, 1 << (most.bit_length() - 1))
 
 
@@ -144,7 +164,7 @@ def _draws(dimension: int) -> Floats:
 
 
 def _over_chunks(
-    executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, np.ndarray]
+    executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, Whitening]
 ) -> Iterator[Any]:
     begin_pass(bound.table.num_rows)
     tasks = ((bound, *shape, start, stop) for start, stop in bound.table.chunks())
@@ -153,12 +173,12 @@ def _over_chunks(
     return in_order(executor, task, tasks, 4 * capacity_of(executor))
 
 
-def _shape_of(anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(anchor.mode, np.float64), np.asarray(anchor.whitening, np.float64)
+def _shape_of(anchor: Anchor) -> tuple[np.ndarray, Whitening]:
+    return np.asarray(anchor.mode, np.float64), anchor.whitener
 
 
 def _part(
-    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: jax.Array, draws: jax.Array
+    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: Whitening, draws: jax.Array
 ) -> jax.Array:
     """The sizes of a part of the rows."""
     target, part_rows = static
@@ -167,7 +187,7 @@ def _part(
         return _own_sizes(target, part, mode, whitening, draws)
     part = in_float64(part)
     layout = target.layout
-    moves = layout.moved(part, whitening[:, None] * draws.T if whitening.ndim == 1 else whitening @ draws.T)
+    moves = layout.moved(part, whitening.move(draws).T)
     eta, spread = layout.predict(part, mode), layout.spread(part, whitening)
     return (_scalar_sizes if layout.is_scalar else _vector_sizes)(target, part, eta, spread, moves)
 
@@ -197,11 +217,10 @@ def _vector_sizes(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, 
     return jnp.sqrt(jnp.mean(jax.lax.map(square, moves.transpose(2, 1, 0)), axis=0))
 
 
-def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: jax.Array, draws: jax.Array) -> jax.Array:
+def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: Whitening, draws: jax.Array) -> jax.Array:
     """|W' r| of every row's own gradient, mean over draws."""
     rows = in_float64(rows)
-    dense = whitening.ndim == 2
-    moves = draws @ whitening.T if dense else draws * whitening
+    moves = whitening.move(draws)
     gradient = jax.grad(target.log_likelihood.call)
 
     def square(move: jax.Array) -> jax.Array:
@@ -210,9 +229,9 @@ def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: jax.Array,
             return gradient(mode + move, row) - here - bend
 
         left = jax.vmap(rest)(rows)
-        if dense and len(mode) <= MOST_WHITENED:
-            return jnp.sum((left @ whitening) ** 2, axis=1)
-        return left**2 @ (jnp.sum(whitening**2, axis=1) if dense else whitening**2)
+        if len(mode) <= MOST_WHITENED:
+            return jnp.sum(whitening.pull_back(left) ** 2, axis=1)
+        return left**2 @ whitening.variances
 
     return jnp.sqrt(jnp.mean(jax.lax.map(square, moves), axis=0))
 

@@ -24,10 +24,11 @@ import numpy as np
 from tallbayes.anchor import ascent, lbfgs
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import Propose, climb
-from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite
+from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite, ties_levels
 from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import PosteriorError
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
@@ -36,6 +37,10 @@ from tallbayes.workers.executors import Executor
 log = logging.getLogger("tallbayes")
 
 DENSE_LIMIT = 4_000
+# Beyond as many parameters as a probe reads rows, a category's levels are eliminated before the others.
+ARROW_FROM = 1_000
+# Beside a category's levels: of so many parameters limbs and corner are kept, and the corner is a matrix.
+MOST_IN_CORNER = 1_000
 FEW_ROWS = 2**15
 CLOSE, CLOSE_FOR_FEW_ROWS = 1e-2, 1e-8
 # The log density is known to about 1e-13 of itself, and L-BFGS sees no rise below that.
@@ -52,15 +57,16 @@ def find_anchor(
     table: Table,
     start: Floats,
     executor: Executor | None = None,
-    dense_limit: int = DENSE_LIMIT,
+    dense_limit: int | None = None,
 ) -> Anchor:
     """Climb to the mode; raise a PosteriorError that says what is wrong where there is none.
 
-    `executor`: threads of this process. Beyond `dense_limit` parameters the anchor has a diagonal precision.
+    `executor`: threads of this process. Where a category has most of very many parameters the anchor's precision is an
+    arrowhead; beyond `dense_limit` of any others it is a diagonal.
     """
-    dense = target.dimension <= dense_limit
-    survey = Survey(target, table, executor, Curvature.DENSE if dense else Curvature.NONE)
-    route = _climb_dense if dense else _climb_diagonal
+    curvature = curvature_of(target, start, dense_limit)
+    survey = Survey(target, table, executor, curvature)
+    route = _climb_diagonal if curvature is Curvature.NONE else _climb_newton
     samples = _samples(table, target.dimension)
     if samples:
         try:
@@ -70,20 +76,45 @@ def find_anchor(
     return anchor_at(route(survey, start), survey.passes, table.num_rows)
 
 
+def curvature_of(target: Target, start: Floats, dense_limit: int | None = None) -> Curvature:
+    """What is kept of the second derivatives by the number of parameters, and by where they stand: NONE on the way and
+    a diagonal at the end, where neither a matrix nor an arrowhead will do."""
+    limit = DENSE_LIMIT if dense_limit is None else dense_limit
+    arms = target.layout.arms if target.predictor is not None else None
+    otherwise = Curvature.DENSE if target.dimension <= limit else Curvature.NONE
+    if arms is None or target.dimension <= min(ARROW_FROM, limit):
+        return otherwise
+    small = target.dimension - arms.count <= MOST_IN_CORNER
+    return Curvature.ARROW if small and not ties_levels(target, start) else otherwise
+
+
+def curvature_kept(anchor: Anchor) -> Curvature:
+    """What an anchor's precision is of the second derivatives."""
+    if isinstance(anchor.precision, Arrowhead):
+        return Curvature.ARROW
+    return Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
+
+
 def climb_to_anchor(survey: Survey, start: Floats, max_iterations: int) -> Anchor:
     """The anchor of the mode whose slopes `start` is on, by climbing on all rows alone."""
-    route = _climb_diagonal if survey.curvature is Curvature.NONE else _climb_dense
+    route = _climb_diagonal if survey.curvature is Curvature.NONE else _climb_newton
     return anchor_at(route(survey, start, max_iterations=max_iterations), survey.passes, survey.table.num_rows)
 
 
 def anchor_at(here: Expansion, passes: float, num_rows: int) -> Anchor:
     """The anchor of an expansion at the mode."""
-    dense = here.hessian.ndim == 2
+    precision, known = here.hessian, here.likelihood_hessian
+    if isinstance(precision, Arrowhead):
+        precision = precision.symmetric
+    elif precision.ndim == 2:
+        precision = (precision + precision.T) / 2
+    else:
+        known = None
     return Anchor(
         mode=here.theta,
         likelihood_gradient=here.likelihood_gradient,
-        likelihood_hessian=here.likelihood_hessian if dense else None,
-        precision=(here.hessian + here.hessian.T) / 2 if dense else here.hessian,
+        likelihood_hessian=known,
+        precision=precision,
         log_density=here.value,
         passes=passes,
         num_rows=num_rows,
@@ -114,7 +145,7 @@ def _climb_through(samples: list[Ranges], survey: Survey, route: Callable[..., E
     return route(survey, start, sample=samples[-1])
 
 
-def _climb_dense(
+def _climb_newton(
     survey: Survey,
     start: Floats,
     ranges: Ranges | None = None,

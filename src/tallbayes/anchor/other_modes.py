@@ -19,7 +19,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import climb, distance
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, prior_expansion, require_finite
 from tallbayes.anchor.lbfgs import climb_diagonal
-from tallbayes.anchor.mode import climb_to_anchor, matched_to
+from tallbayes.anchor.mode import climb_to_anchor, curvature_kept, matched_to
 from tallbayes.anchor.screening import Screen, log_densities, look_around
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import PosteriorError
@@ -104,7 +104,7 @@ def search_modes(
     """Look around, climb where another mode may be, and weigh what is found."""
     if target.log_concave:
         return ModeSearch(anchor, 0, 0, (), 0, log_concave=True)
-    survey = Survey(target, table, executor, Curvature.NONE if anchor.is_diagonal else Curvature.DENSE)
+    survey = Survey(target, table, executor, Curvature.NONE if anchor.is_diagonal else curvature_kept(anchor))
     expedition = _Expedition(survey, anchor, _sample(table))
     if most_climbs is None:
         most_climbs = int(np.clip(CLIMBS_TIMES_DIMENSION / target.dimension, FEWEST_CLIMBS, MOST_CLIMBS))
@@ -117,8 +117,7 @@ class _Expedition:
 
     def __init__(self, survey: Survey, anchor: Anchor, sample: Ranges | None) -> None:
         self.survey, self.anchor, self.sample = survey, anchor, sample
-        curvature = Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
-        self.near = survey(anchor.mode, sample, curvature)
+        self.near = survey(anchor.mode, sample, curvature_kept(anchor))
         self.here = replace(self.near, value=anchor.log_density, gradient=anchor.gradient, hessian=anchor.precision)
         # Where a climb on the sample ends if it starts at the anchor: the same mode, as the sample sees it.
         same = self.here if sample is None else self.climb(anchor.mode, False)
@@ -230,7 +229,7 @@ def _sample(table: Table) -> Ranges | None:
 
 def _prior_at_its_mode(target: Target, anchor: Anchor) -> Expansion | None:
     """The prior's Gaussian approximation at its own mode, exact for a Gaussian prior; None where it has none."""
-    curvature = Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
+    curvature = curvature_kept(anchor)
 
     def evaluate(theta: Floats) -> Expansion:
         return prior_expansion(target, theta, curvature)
@@ -246,5 +245,4 @@ def _prior_at_its_mode(target: Target, anchor: Anchor) -> Expansion | None:
 
 def _log_evidence(anchor: Anchor) -> float:
     """log of the mass about a mode by Laplace, but for a constant: log density - log det(H) / 2."""
-    log_det = np.sum(np.log(anchor.precision)) if anchor.is_diagonal else np.linalg.slogdet(anchor.precision)[1]
-    return float(anchor.log_density - log_det / 2)
+    return float(anchor.log_density - anchor.whitener.log_det / 2)

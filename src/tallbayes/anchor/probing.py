@@ -19,16 +19,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.importance import in_float64
 from tallbayes.anchor.probe import Probe
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import TILE_ROWS, Table
 
@@ -42,8 +42,9 @@ TOGETHER = 16
 
 
 def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | None) -> Probe | None:
-    """Look at the posterior around the anchor; None where the Hessian is not known."""
-    if anchor.is_diagonal:
+    """Look at the posterior around the anchor; None where the Hessian is no matrix: then there are more parameters than
+    rows that it looks at, which say nothing of most of them."""
+    if anchor.is_diagonal or isinstance(anchor.precision, Arrowhead):
         return None
     rows, weights, count = _sample(table, listing)
     points, log_proposal, rays = _points(anchor)
@@ -51,9 +52,9 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
     pairs = np.random.default_rng(1).standard_normal((NOISE_PAIRS, len(anchor.mode)))
     with jax.enable_x64(True):
         sample = target, in_float64(rows), weights, anchor.mode
-        looks = compiled(_look)(*sample, _padded(everywhere) @ anchor.whitening.T)
+        looks = compiled(_look)(*sample, anchor.displacements(_padded(everywhere)))
         noise = compiled(_place_covariance)(
-            *sample, np.concatenate([pairs, -pairs]) @ anchor.whitening.T, np.float64(count)
+            *sample, anchor.displacements(np.concatenate([pairs, -pairs])), np.float64(count)
         )
         looks, noise = tuple(np.asarray(each, np.float64) for each in looks), np.asarray(noise, np.float64)
     rho, slope = (each[: len(everywhere)] for each in looks)
@@ -73,11 +74,11 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
 
 def _beside_what_is_known(anchor: Anchor, points: Floats, rest: Floats, slope: Floats) -> tuple[Floats, Floats]:
     """rho and r: the remainders with the gradient at the centre, and with what W was not made from."""
-    gradient = anchor.gradient @ anchor.whitening
+    gradient = anchor.whitener.pull_back(anchor.gradient)
     bend = np.zeros_like(points) if anchor.mismatch is None else points @ anchor.mismatch.T
     with np.errstate(invalid="ignore", over="ignore"):
         rho = rest + points @ gradient + np.sum(points * bend, axis=1) / 2
-        return rho, slope @ anchor.whitening + gradient + bend
+        return rho, anchor.whitener.pull_back(slope) + gradient + bend
 
 
 def _sample(table: Table, listing: Listing | None) -> tuple[Any, Floats, int]:

@@ -5,6 +5,10 @@ there is no volume. Paths are right about any centre, yet about that one nothing
 pi| at the mode, tells; where it is small the mode stays, and elsewhere the Gaussian in balance is taken if its bound is
 higher. With centred effects there is no mode at all: the density rises without end as a scale goes to nothing, the
 climb runs off, and balance is sought from the start values.
+
+Beside very many levels the mode is far from the mass along what they share: each of them pulls a little, a slope by a
+hundredth of itself at a hundred rows a level, which is several of its sds. There the centre moves by the mean pull,
+once.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import flat_along, improper, named
 from tallbayes.anchor.balance import Balance, Gaussian, ascend, ascend_by_quadrature, first_gaussian, shift_of
 from tallbayes.anchor.expansion import Averages, Expansion, Survey
-from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, find_anchor
+from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, curvature_of, find_anchor
 from tallbayes.anchor.sums import Curvature, can_average
 from tallbayes.errors import (
     ImproperPosteriorError,
@@ -28,12 +32,16 @@ from tallbayes.errors import (
     RankDeficientError,
     explain,
 )
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
 from tallbayes.workers.executors import Executor
 
 FAR = 3.0
+# Their mean is over thousands of levels, too.
+ARROW_PAIRS = 4
+ALIKE = 0.5
 # A Gaussian at the mode that is so far off says nothing of where to go.
 LOST = 1e4
 # In posterior sds: averages of a prior that are known no better are not called exact.
@@ -55,6 +63,8 @@ class Recentred:
     @property
     def note(self) -> str:
         """One line for the report; empty where the mode was good enough."""
+        if isinstance(self.anchor.precision, Arrowhead) and self.shift:
+            return f"centre: {self.shift:.2g} sds from the mode, to where the Gaussian is in balance"
         if not self.anchor.recentred:
             return ""
         return f"centre: the posterior's mass is {self.shift:.2g} sds from its mode, so paths are anchored to its mean"
@@ -62,10 +72,12 @@ class Recentred:
 
 def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Recentred:
     """The anchor at the mode, or where the Gaussian is in balance if that is far from it."""
+    if isinstance(anchor.precision, Arrowhead):
+        return _moved_once(Survey(target, table, executor, Curvature.ARROW), anchor)
     if target.log_concave or anchor.is_diagonal:
         return Recentred(anchor, 0.0, 0)
     survey = Survey(target, table, executor)
-    balance, at_mode = Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, anchor.precision)
+    balance, at_mode = Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, np.asarray(anchor.precision))
     shift = shift_of(balance.gradients(at_mode, anchor.gradient))
     moved = anchor
     if FAR < shift < LOST:
@@ -83,7 +95,7 @@ def put_in_balance(
     By quadrature where a row has few linear predictors, by draws for any other model. `known` are the averages at the
     anchor, where there was a pass for them.
     """
-    if anchor.is_diagonal:
+    if not isinstance(anchor.precision, np.ndarray) or anchor.is_diagonal:
         return Recentred(anchor, 0.0, 0)
     if can_average(target):
         found, precision, passes = ascend_by_quadrature(target, table, anchor, executor, known)
@@ -106,12 +118,34 @@ def anchor_on_average(found: Averages, precision: Floats, before: Anchor) -> Anc
         anchor_at(found.here, before.passes, before.num_rows),
         has_mode=before.has_mode,
         laplace_mode=laplace.mode,
-        laplace_precision=laplace.precision,
+        laplace_precision=np.asarray(laplace.precision),
     )
     anchor = replace(anchor, precision=precision, hessian=anchor.precision)
     if found.error > EXACT:
         return anchor
     return replace(anchor, mean_gradient=found.gradient, mean_hessian=(found.hessian + found.hessian.T) / 2)
+
+
+def _moved_once(survey: Survey, anchor: Anchor) -> Recentred:
+    """The anchor at theta_0 + W E[W^T grad log pi], the mean over points of the Gaussian in opposite pairs.
+
+    Only along the corner, which levels follow: the pull of a rare level by itself would lead to where nothing holds it.
+    Where the Gaussian there is quite another one, the mode stays.
+    """
+    z = np.random.default_rng(0).standard_normal((ARROW_PAIRS, len(anchor.mode)))
+    points = [anchor.mode + sign * move for move in anchor.displacements(z) for sign in (1, -1)]
+    pull = anchor.whitener.pull_back(np.mean([survey(p, None, Curvature.NONE).gradient for p in points], axis=0))
+    assert isinstance(anchor.precision, Arrowhead)
+    arms, shared = anchor.precision.split(pull)
+    pull = anchor.precision.joined(np.zeros_like(arms), shared)
+    here = survey(anchor.mode + anchor.displacements(pull))
+    moved = anchor_at(here, anchor.passes, anchor.num_rows)
+    try:
+        proper = here.is_finite and moved.is_proper and bool(np.abs(np.log(moved.sd / anchor.sd)).max() < ALIKE)
+    except np.linalg.LinAlgError:
+        proper = False
+    shift = float(np.linalg.norm(pull)) if proper else 0.0
+    return Recentred(moved if proper else anchor, shift, survey.rows_read)
 
 
 def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: Executor | None = None) -> Anchor:
@@ -128,12 +162,11 @@ def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: 
         raise improper(error.places, error.value, target) from error
     except (NoConvergenceError, NonFiniteError) as error:
         refusal: PosteriorError = error
-    dense = target.dimension <= DENSE_LIMIT
-    survey = Survey(target, table, executor, Curvature.DENSE if dense else Curvature.NONE)
+    survey = Survey(target, table, executor, curvature_of(target, start))
     here = survey(start)
     if not here.is_finite:
         raise refusal
-    if not dense:
+    if survey.curvature is not Curvature.DENSE:
         raise _runs_off(refusal) from refusal
     log.debug("no mode (%s): looking for balance from the start values", refusal)
     found, everywhere = ascend(Balance(survey, target.dimension), first_gaussian(here))

@@ -21,15 +21,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Expansion, Ranges
+from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening, product
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.table import TILE_ROWS, Table
 
 NEAR_RADII = 3.0 * np.arange(1, 9)
@@ -95,13 +95,16 @@ def _far_radii(moves: Floats, begin: float, prior: Expansion | None) -> Floats:
     """From `begin` on geometrically to three prior sds along each move."""
     farthest = np.full(len(moves), FARTHEST)
     if prior is not None:
-        curved = moves * prior.hessian if prior.hessian.ndim == 1 else moves @ prior.hessian
+        curved = product(prior.hessian, moves)
         farthest = np.maximum(farthest, FARTHEST_IN_PRIOR_SDS / np.sqrt(np.sum(moves * curved, axis=1)))
     return begin * (farthest[:, None] / begin) ** (np.arange(1, FAR_RADII + 1) / FAR_RADII)
 
 
 def _prior_moves(ways: Floats, prior: Expansion) -> Floats:
     """The directions in prior sds."""
+    if isinstance(prior.hessian, Arrowhead):
+        corner = np.linalg.inv(np.linalg.cholesky(prior.hessian.schur)).T
+        return np.asarray(ArrowWhitening.of(prior.hessian, corner).move(ways))
     if prior.hessian.ndim == 1:
         return ways / np.sqrt(prior.hessian)
     return np.linalg.solve(np.linalg.cholesky(prior.hessian).T, ways.T).T
@@ -219,6 +222,6 @@ def _explained(points: Floats, known: Sequence[Expansion]) -> Floats:
     heights = []
     for mode in known:
         apart = points - mode.theta
-        curved = apart * mode.hessian if mode.hessian.ndim == 1 else apart @ mode.hessian
+        curved = product(mode.hessian, apart)
         heights.append(mode.value - np.sum(apart * curved, axis=1) / 2)
     return np.max(heights, axis=0)

@@ -15,12 +15,13 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+import tallbayes.gaussian.pytrees  # noqa: F401
+from tallbayes.gaussian.whitening import DenseWhitening
 from tallbayes.model.model import Target
 from tallbayes.model.quadrature import normal_rule
+from tallbayes.programs.later import jax, jitted, jnp
 from tallbayes.rows.table import TILE_ROWS
 
 # Hermite's nodes a predictor, where there are several, of a rule and of the coarser one that it is held against; of a
@@ -30,17 +31,19 @@ TRAPEZOIDS = (2.0, 1.0)
 
 
 class Curvature(Enum):
-    """What a pass sums of the second derivatives; the value is the number of axes of the sum.
+    """What a pass sums of the second derivatives; the value is the number of axes of the sum, but for the last.
 
-    DIAGONAL is exact for a model with a linear predictor, else minus the sum of squared gradients of the rows.
+    DIAGONAL is exact for a model with a linear predictor, else minus the sum of squared gradients of the rows. ARROW is
+    the whole of it in three sums, for a layout with arms.
     """
 
     NONE = 0
     DIAGONAL = 1
     DENSE = 2
+    ARROW = 3
 
 
-@partial(jax.jit, static_argnums=0, static_argnames="curvature")
+@jitted(static_argnums=0, static_argnames="curvature")
 def likelihood_sums(
     target: Target,
     rows: Any,
@@ -66,11 +69,11 @@ def likelihood_sums(
         return add_terms(target, part, weights, theta, curvature, sums)
 
     if before is None:
-        before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(theta.size, curvature))
+        before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(target, curvature))
     return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, before)
 
 
-@partial(jax.jit, static_argnums=0)
+@jitted(static_argnums=0)
 def averaged_sums(
     target: Target,
     rows: Any,
@@ -106,7 +109,7 @@ def can_average(target: Target) -> bool:
 def _averaged_terms(target: Target, rows: Any, theta: jax.Array, whitening: jax.Array) -> tuple[Any, jax.Array]:
     """E l, E l' and E l'' of every row, and by how much W^T A^T E l' would differ by the coarser rule."""
     layout = target.layout
-    eta, spread = layout.predict(rows, theta), layout.spread(rows, whitening)
+    eta, spread = layout.predict(rows, theta), layout.spread(rows, DenseWhitening(None, whitening))
     root, terms_at = _roots(spread), jax.vmap(partial(density_terms, target))
 
     def mean(rule: tuple[np.ndarray, np.ndarray]) -> Any:
@@ -151,8 +154,15 @@ def _roots(spread: jax.Array) -> jax.Array:
     return jnp.stack(columns, axis=-1)
 
 
-def shapes_of_sums(dimension: int, curvature: Curvature) -> tuple[tuple[int, ...], ...]:
-    return (), (dimension,), (dimension,) * curvature.value
+def shapes_of_sums(target: Target, curvature: Curvature) -> tuple[tuple[int, ...], ...]:
+    """Of the value, of the gradient, and of one sum or three for the curvature."""
+    d = target.dimension
+    if curvature is not Curvature.ARROW:
+        return (), (d,), (d,) * curvature.value
+    arms = target.layout.arms
+    assert arms is not None
+    k, m = arms.count, d - arms.count
+    return (), (d,), (k,), (k, m), (m, m)
 
 
 def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
@@ -169,15 +179,17 @@ def _add_predictor_terms(
 
 def _add_terms(target: Target, rows: Any, weights: jax.Array, terms: Any, curvature: Curvature, sums: Any) -> Any:
     """l, l' and l'' of every row, as sums in theta."""
-    layout, (value, gradient, hessian), (l0, l1, l2) = target.layout, sums, terms
+    layout, (value, gradient, *hessian), (l0, l1, l2) = target.layout, sums, terms
     slopes, bends = _times(weights, l1), _times(weights, l2)
     match curvature:
         case Curvature.DENSE:
             # In place: of many levels a tile of rows touches few pairs.
-            hessian = layout.add_curvature(hessian, rows, bends)
+            hessian = [layout.add_curvature(hessian[0], rows, bends)]
         case Curvature.DIAGONAL:
-            hessian = hessian + layout.diagonal(rows, bends)
-    return value + jnp.sum(weights * l0), gradient + layout.pull_back(rows, slopes), hessian
+            hessian = [hessian[0] + layout.diagonal(rows, bends)]
+        case Curvature.ARROW:
+            hessian = layout.add_arrow(hessian, rows, bends)
+    return value + jnp.sum(weights * l0), gradient + layout.pull_back(rows, slopes), *hessian
 
 
 def _times(weights: jax.Array, terms: jax.Array) -> jax.Array:
@@ -220,14 +232,14 @@ def _add_general_terms(
     return jax.tree.map(jnp.add, sums, (value, slope, hessian))
 
 
-@partial(jax.jit, static_argnums=0)
+@jitted(static_argnums=0)
 def prior_terms(target: Target, theta: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Value, gradient and Hessian of log pi(theta)."""
     prior = target.log_prior.call
     return prior(theta), jax.grad(prior)(theta), jax.hessian(prior)(theta)
 
 
-@partial(jax.jit, static_argnums=0)
+@jitted(static_argnums=0)
 def prior_probe(target: Target, theta: jax.Array, signs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Value and gradient of log pi(theta), and s * (Hessian s): its diagonal, exactly so if it has nothing else."""
     prior = target.log_prior.call
@@ -235,7 +247,7 @@ def prior_probe(target: Target, theta: jax.Array, signs: jax.Array) -> tuple[jax
     return prior(theta), gradient, signs * product
 
 
-@partial(jax.jit, static_argnums=0)
+@jitted(static_argnums=0)
 def averaged_prior(
     target: Target, theta: jax.Array, whitening: jax.Array, draws: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -264,3 +276,25 @@ def averaged_prior(
         hessian + (bend + bend.T) / 2,
         jnp.sqrt(largest / len(draws)),
     )
+
+
+@jitted(static_argnums=0)
+def prior_arrow(target: Target, theta: jax.Array, probes: jax.Array) -> tuple[jax.Array, ...]:
+    """Value and gradient of log pi(theta), the three sums of its Hessian, and Hessian times each of the probes.
+
+    The diagonal is that of a Hessian which has no other numbers among the arms; whether it has tell the probes.
+    """
+    prior, arms = target.log_prior.call, target.layout.arms
+    assert arms is not None
+    places = jnp.arange(theta.size)
+    inside = (places >= arms.first) & (places < arms.first + arms.count)
+    last = arms.first + arms.count
+    rest = np.concatenate([np.arange(arms.first), np.arange(last, theta.size)])
+
+    def times(vector: jax.Array) -> jax.Array:
+        return jax.jvp(jax.grad(prior), (theta,), (vector,))[1]
+
+    rows = jax.lax.map(lambda place: times((places == place).astype(theta.dtype)), jnp.asarray(rest))
+    diagonal = times(inside.astype(theta.dtype))[arms.first : last]
+    limbs, corner = rows[:, arms.first : last].T, rows[:, rest]
+    return prior(theta), jax.grad(prior)(theta), diagonal, limbs, corner, jax.vmap(times)(probes)

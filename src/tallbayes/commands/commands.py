@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain, require_extra
-from tallbayes.programs.disk_cache import use_compile_cache
+from tallbayes.programs.disk_cache import use_compile_cache_later
 from tallbayes.progress import Display, teller, terminal
 from tallbayes.results.result import Result
 from tallbayes.results.run_folder import (
@@ -169,7 +169,7 @@ def predict(options: argparse.Namespace) -> int:
         raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
     result, _ = read_run(options.folder)
     with _uninterrupted():
-        use_compile_cache()
+        use_compile_cache_later()
         from tallbayes.results.predictions import predict_batches
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
     asked |= {"keep": [name for given in options.keep or () for name in names_of(given, "--keep id,hour")]}
@@ -236,12 +236,16 @@ def _compute(options: argparse.Namespace, display: Display, ledger: Path | None 
 
 def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) -> Result:
     with _uninterrupted():
-        use_compile_cache()
+        use_compile_cache_later()
         from tallbayes.formula.fit import fit as fit_formula
         from tallbayes.methods.anchored import Anchored
         from tallbayes.methods.randomised import Randomised
 
     given = vars(options)
+    # What is kept is gone on with, path by path; a table so small that it is answered at once need not be.
+    method: Any = None if ledger is None else Anchored()
+    if options.method == "randomised":
+        method = Randomised()
     with _workers(options.dask) as executor:
         return fit_formula(
             options.formula,
@@ -249,7 +253,7 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
             options.family,
             standardise=not options.raw and options.standardise,
             family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
-            method=Randomised() if options.method == "randomised" else Anchored(),
+            method=method,
             progress=display,
             ledger=ledger,
             executor=executor,

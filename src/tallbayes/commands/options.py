@@ -169,7 +169,12 @@ FIT = Command(
         "sampling": (
             _option("--seed", "the same seed gives the same numbers; default 0", "K", type=int, default=0),
             *BUDGET,
-            _choice("--method", "default anchored; randomised is unbiased, and dearer", "anchored", "randomised"),
+            _choice(
+                "--method",
+                "default anchored; randomised is unbiased, and dearer",
+                "anchored",
+                "randomised",
+            ),
         ),
         "output": (
             _path("--out", "keep the result in this new folder; else only print it", "RUN"),

@@ -8,4 +8,7 @@ conclusion     from a finished run to the result
 extension      the same walk with a known start
 outline        what is known where a run had to end before its first paths
 mode_answers   the same question at the other modes
+small          small tables of families at once, by weights, without a compiler
+weighed_rows   draws with weights of any model, on whoever runs the tasks
+weighed        from draws with weights to the result
 """

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
@@ -20,13 +19,17 @@ from tallbayes.estimation.extension import conclude_run
 from tallbayes.estimation.mode_answers import Repeat, answer_modes
 from tallbayes.estimation.outline import blank, copy_of, outline
 from tallbayes.estimation.question import Accuracy, Question, check_intervals, check_seed, read_changes
+from tallbayes.estimation.small import answer_small
 from tallbayes.estimation.walk import walk
+from tallbayes.estimation.weighed import HandedOver
 from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
 from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.method import Method, check_method
+from tallbayes.methods.weighted import Weighted, weighted_first
 from tallbayes.model.model import Model
+from tallbayes.programs.later import jax
 from tallbayes.progress import Report, in_phase, reporter, teller
 from tallbayes.results.result import Cost, Result
 from tallbayes.setup.known import Known
@@ -44,7 +47,7 @@ def estimate(
     tolerance: float | Mapping[str, float] | None = None,
     relative_tolerance: float | Mapping[str, float] | None = None,
     absolute_tolerance: float | Mapping[str, float] | None = None,
-    method: Method | None = None,
+    method: Method | Weighted | None = None,
     seed: int = 0,
     anchor: Anchor | None = None,
     executor: Executor | None = None,
@@ -80,29 +83,38 @@ def estimate(
     True
     """
     given = check_tolerances(dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True)))
-    method = check_method(method, Anchored)
+    weighted, otherwise = weighted_first(method)
+    method = check_method(otherwise, Anchored)
     budget = budget_within(max_evaluations, max_levels, max_seconds)
     seed = check_seed(seed)
     check_intervals(interval_tolerance, keep_posterior, method)
     accuracy, rows = Accuracy(*given, interval_tolerance), (model, data, weights)
     question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)
-    return _answer(question, Known(), progress)
+    return _answer(replace(question, weighted=weighted), Known(), progress)
 
 
 def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Result:
     """The result, whatever time there is: of the paths, or of what is known before there are any."""
     with reporter(progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
+        handed_over = HandedOver()
         try:
+            if asked.weighted is not None:
+                small = answer_small(asked, asked.weighted, report, watch.started)
+                if isinstance(small, Result):
+                    return small
+                handed_over = small
             with ExitStack() as stack:
                 answered = walk(asked, known, watch, report, stack)
-            result = conclude_run(answered)
+            if isinstance(answered, Result):
+                return answered
+            result = _told(conclude_run(answered), handed_over if handed_over.reason else answered.handed_over)
         except (OutOfTime, KeyboardInterrupt) as end:
             watch.stop()
             watch.found = None
             if isinstance(end, KeyboardInterrupt) and known.anchor is None:
                 raise
             status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
-            return _outlined(asked, known, status, watch)
+            return _told(_outlined(asked, known, status, watch), handed_over)
         except NoConvergenceError as end:
             if known.target is None or known.target.dimension <= DENSE_LIMIT:
                 raise
@@ -114,10 +126,22 @@ def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Re
     return answer_modes(result, others, answered.prepared, repeat)
 
 
+def answer_otherwise(asked: Question, handed_over: HandedOver) -> Result:
+    """By the other method, with a word of why."""
+    return _told(_answer(replace(asked, weighted=None), Known(), False), handed_over)
+
+
+def _told(result: Result, handed_over: HandedOver) -> Result:
+    """With a word of why it is this method's answer."""
+    if not handed_over.reason:
+        return result
+    return replace(result, notes=(*result.notes, f"{handed_over.reason}; so the ladder went on"))
+
+
 def _elsewhere(asked: Question, *, anchor: Anchor, ledger: Path | None, **left: Any) -> Result:
     """The same question about another anchor, with what is left of the budget."""
     budget = replace(asked.budget, **left)
-    elsewhere = replace(asked, anchor=anchor, ledger=ledger, budget=budget, one_of_several=True)
+    elsewhere = replace(asked, anchor=anchor, ledger=ledger, budget=budget, one_of_several=True, weighted=None)
     return _answer(elsewhere, Known(), False)
 
 

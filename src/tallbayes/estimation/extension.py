@@ -11,6 +11,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimation.conclusion import conclude
 from tallbayes.estimation.interval_ends import MOST_BYTES, refine_ends
 from tallbayes.estimation.question import Accuracy, Changes, Question, read_changes
+from tallbayes.estimation.weighed import HandedOver
 from tallbayes.estimator.estimands import KINDS, resolve_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import Goal, Run
@@ -32,6 +33,7 @@ class Answered:
     settings: dict[str, Any]
     search: Search
     finished: Finished
+    handed_over: HandedOver = HandedOver()
 
 
 def conclude_run(this: Answered) -> Result:

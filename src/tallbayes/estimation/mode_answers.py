@@ -14,8 +14,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.gaussian_level import reported_sd
@@ -23,6 +21,7 @@ from tallbayes.anchor.other_modes import Peak
 from tallbayes.errors import TallbayesError
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import Budget
+from tallbayes.programs.later import jax, jnp
 from tallbayes.results.result import Mode, Result
 from tallbayes.setup.preparation import Prepared
 

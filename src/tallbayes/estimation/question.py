@@ -17,6 +17,7 @@ from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.estimator.run import KEPT_BYTES, Budget, budget_within
 from tallbayes.methods.method import Method
+from tallbayes.methods.weighted import Weighted
 from tallbayes.model.model import Model
 from tallbayes.progress import Report
 from tallbayes.rows.on_disk import Stored
@@ -56,6 +57,8 @@ class Question:
     ledger: str | Path | None
     # Of one mode among several: what a probe would see of the others is no tail.
     one_of_several: bool = False
+    # Tried first, where there is one.
+    weighted: Weighted | None = None
 
     @property
     def stored(self) -> Stored | None:

@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
-
-from tallbayes.anchor.mode import DENSE_LIMIT
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.extension import Answered
 from tallbayes.estimation.interval_ends import refine_ends
 from tallbayes.estimation.question import Question
+from tallbayes.estimation.small import MOST_ROWS
+from tallbayes.estimation.weighed import HandedOver
+from tallbayes.estimation.weighed_rows import applies, weigh_rows
 from tallbayes.estimator.decisions import Unrecorded
 from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
@@ -27,10 +27,12 @@ from tallbayes.estimator.run import Run
 from tallbayes.methods.method import identity_of
 from tallbayes.model.model import Model
 from tallbayes.model.weights import weigh
+from tallbayes.programs.later import jax
 from tallbayes.progress import Report
 from tallbayes.records.fingerprint import fingerprint
 from tallbayes.records.ledger import Ledger, open_ledger
 from tallbayes.records.tasks import Kept, Recorded
+from tallbayes.results.result import Result
 from tallbayes.rows.on_disk import Stored
 from tallbayes.setup.balancing import Wish
 from tallbayes.setup.centre import set_up
@@ -46,14 +48,14 @@ from tallbayes.workers.sharing import Hired, hire
 LEAST_SECONDS_FOR_CHECKS = 2.0
 
 
-def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: ExitStack) -> Answered:
-    """From the rows to a run that has ended."""
+def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: ExitStack) -> Answered | Result:
+    """From the rows to a run that has ended, or to a result by weights where that is nearer."""
     method = asked.method
     known.placed = known.placed or _placed(asked, known, watch)
     hired = stack.enter_context(hire(asked.executor, known.placed.table))
     placed = replace(known.placed, table=hired.table)
     book, workers = _workers(asked, placed, hired, stack)
-    if not hired.elsewhere:
+    if not hired.elsewhere and not (asked.weighted and placed.table.num_rows <= MOST_ROWS):
         _compile_ahead(asked, placed, stack)
     wish = Wish.of(method.anchor, asked.accuracy.kind, asked.accuracy.size) if method.anchored else None
     prepared, search = recalled(book, placed, partial(set_up, known, placed, asked.anchor, wish, workers))
@@ -63,6 +65,13 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     known.estimands = estimands
     goal = resolve_tolerances(asked.accuracy.kind, asked.accuracy.size, estimands)
     prepared = refine_precision(prepared, estimands, goal)
+    handed_over = HandedOver()
+    if applies(asked, prepared, search):
+        parts = asked, prepared, search, estimands, goal, workers, report, watch.started - known.seconds
+        found = weigh_rows(*parts)
+        if isinstance(found, Result):
+            return found
+        handed_over = found
     folder = hired.folder if asked.stored is not None else None
     prepared = method.prepare(prepared, workers, folder, not (search[0] or asked.one_of_several))
     problem = method.problem(prepared, estimands, asked.seed)
@@ -76,7 +85,7 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     if asked.accuracy.interval is not None:
         finished = refine_ends(finished, prepared, asked.accuracy.interval)
     finished.run.executor, finished.run.decisions = hired.executor, Unrecorded()
-    return Answered(asked, prepared, asked.settings(prepared.precision), search, finished)
+    return Answered(asked, prepared, asked.settings(prepared.precision), search, finished, handed_over)
 
 
 def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
@@ -118,7 +127,7 @@ def _workers(asked: Question, placed: Placed, hired: Hired, stack: ExitStack) ->
     book = stack.enter_context(open_ledger(asked.ledger))
     target, table = placed.target, placed.table
     named, observables = read_quantities(asked.quantities, target, placed.start, table.units)
-    identity = identity_of(asked.method, placed, observables, target.dimension > DENSE_LIMIT)
+    identity = identity_of(asked.method, placed, observables)
     book.of(fingerprint(target, table, named, observables.functions, identity, asked.anchor))
     return book, Recorded(hired.executor, book, asked.kept_bytes)
 

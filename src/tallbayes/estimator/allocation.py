@@ -71,11 +71,14 @@ def sum_errors(
 ) -> SumErrors:
     """Of what the levels, (levels, components), add to a base that has a variance of its own.
 
-    The last three levels speak for the bias; of fewer it is not known, and infinite.
+    The last three levels speak for the bias; of fewer it is not known, and infinite. Where rho is 0 no level is left
+    out, however many there are.
     """
     error = np.sqrt(variance / samples[:, None])
     bias = np.full(error.shape[1], np.inf)
-    if len(error) >= 3:
+    if rho == 0:
+        bias = np.zeros(error.shape[1])
+    elif len(error) >= 3:
         bias = bias_terms(np.abs(mean) + 2 * error, rho).max(axis=0)
     return SumErrors(np.sqrt(np.sum(error**2, axis=0) + base_variance), bias)
 

@@ -107,6 +107,10 @@ class Estimands:
         """Reorder something given by observable so that it is given by component."""
         return np.concatenate([flat[..., q.columns] for q in self.quantities], axis=-1)
 
+    def of_observables(self, error: Floats, scale: Floats) -> Floats:
+        """An error of every component's observable as one of the component."""
+        return error / np.maximum(self.in_observables(np.ones_like(scale), scale), np.finfo(float).tiny)
+
     @property
     def gaussian_scale(self) -> Floats:
         """The sd of what a component is measured by, under the Gaussian: of theta_j for its mean and its sd."""

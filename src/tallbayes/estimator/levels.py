@@ -40,6 +40,8 @@ class Stream(IntEnum):
     SIGNED_DRAWS = 8
     PREDICTION = 9
     GAUSSIAN_DRAWS = 10
+    WEIGHTED = 11
+    REPLICATES = 12
 
 
 @dataclass(frozen=True)

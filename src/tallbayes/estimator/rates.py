@@ -16,7 +16,7 @@ from tallbayes.moments import Floats, Moments
 
 FARTHEST = 1e4
 # A parameter is slow where it contracts by no more than twice what is enough; more than a tenth are no few.
-SLOW, MOST_SLOW = 2.0, 0.1
+SLOW, MOST_SLOW, MANY, STRAY = 2.0, 0.1, 1_000, 0.05
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,22 @@ def contraction_of(squares: Floats, interval: float) -> Contraction:
 
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")
-def contraction_but_for_few(squares: Floats, interval: float, enough: float) -> Contraction | None:
+def contraction_but_for_few(
+    squares: Floats, interval: float, enough: float, most_left: float = 0.0
+) -> Contraction | None:
     """Of all parameters but a few that do not contract; None where these are many, or the others do not either.
 
     Each counts in units of how far apart pairs began. What is left of the others' distances at 3 dT bounds what paths
-    that have settled nowhere along the few can do to them.
+    that have settled nowhere along the few can do to them. A parameter along which hardly a pair is farther apart after
+    2 dT than `most_left` of where pairs began is not slow, whatever it did on the way.
     """
     by_parameter = squares[:, 4:].reshape(len(squares), 4, -1)
     if not by_parameter.size or not np.all(np.isfinite(by_parameter)):
         return None
     mean = by_parameter.mean(axis=0)
-    slow = ~(np.sqrt(mean[2] / mean[1]) <= SLOW * enough)
-    if not np.any(slow) or slow.sum() > max(1, MOST_SLOW * len(slow)):
+    settled = np.mean(by_parameter[:, 2] > most_left**2 * mean[0], axis=0) <= STRAY
+    slow = ~((np.sqrt(mean[2] / mean[1]) <= SLOW * enough) | settled)
+    if not np.any(slow) or np.all(slow) or slow.sum() > max(1, MOST_SLOW * len(slow)):
         return None
     relative = by_parameter[:, :, ~slow] / mean[0, ~slow]
     rest = _contraction(relative.sum(axis=2), interval)
@@ -113,6 +117,13 @@ def contraction_but_for_few(squares: Floats, interval: float, enough: float) -> 
         return None
     left = float(np.sqrt(2 * relative[:, 3].mean(axis=0).max()))
     return replace(rest, slow=tuple(np.flatnonzero(slow).tolist()), left=left)
+
+
+def hidden_among_many(squares: Floats, interval: float, enough: float) -> Contraction | None:
+    """The same where all together contract, for what thousands of parameters would hide: one that does not is no more
+    than its share of their distance. None where there are not so many, or none is slow. How many pairs are left apart
+    decides: of thousands of ratios between small distances some are large by chance."""
+    return contraction_but_for_few(squares, interval, enough, enough) if squares.shape[1] > 4 * MANY else None
 
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")

@@ -26,7 +26,7 @@ from tallbayes.estimator.decisions import Trial, Tuning
 from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, plain_variance, summarise
 from tallbayes.estimator.ladder import BATCH_FACTOR, CONTROLLED, PLAIN, Choices, Ladder, Pace
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels, sample_contraction, sample_level
-from tallbayes.estimator.rates import Contraction, contraction_but_for_few, contraction_of
+from tallbayes.estimator.rates import Contraction, contraction_but_for_few, contraction_of, hidden_among_many
 from tallbayes.estimator.tails import Tails, averaged, eased
 from tallbayes.moments import Floats, Moments, merge_all
 from tallbayes.watch import begin, passed
@@ -352,7 +352,8 @@ def _lengthen(
             or longer > LONGEST_TIME
             or not tuner.affords(before + spent + further)
         ):
-            return problem, contraction, None if enough else partial, spent
+            hidden = hidden_among_many(squares, interval, np.exp(-tuner.pace.least)) if enough else None
+            return problem, hidden or contraction, None if enough else partial, spent
         time = max(longer, 1.25 * interval)
 
 

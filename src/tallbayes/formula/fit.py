@@ -178,7 +178,8 @@ def _make_model(
     model = make(**priors, **chosen)
     coding = design.encoding.coding
     if coding.indexed:
-        model = with_codes(model, Indexed(len(coding.names), coding.dense))
+        categories = tuple((term.first, term.count) for term in coding.indexed)
+        model = with_codes(model, Indexed(len(coding.names), coding.dense, categories))
     return in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
 
 

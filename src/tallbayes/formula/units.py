@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import InputError, explain
@@ -21,6 +20,8 @@ from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.encoding import Encoding
 from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
+from tallbayes.programs.functions import functions_of
+from tallbayes.programs.later import jnp
 from tallbayes.structure import Structure
 
 UNITS = ("means", "scales", "response_mean", "response_scale")
@@ -75,7 +76,8 @@ def _report(
 
 
 def _flat_report(intercept: bool, extra: Extra | None, theta: Any, units: Any) -> Any:
-    return jnp.ravel(_own(intercept, extra, theta, units))
+    own = _own(intercept, extra, theta, units)
+    return functions_of(own).ravel(own)
 
 
 def _own(intercept: bool, extra: Extra | None, theta: Any, units: Any) -> Any:
@@ -91,7 +93,7 @@ def _own(intercept: bool, extra: Extra | None, theta: Any, units: Any) -> Any:
         columns.insert(0, own_intercept(parts["intercept"], slopes, units)[..., None])
     if extra:
         columns.append(own_extra(parts[extra.name], extra, units)[..., None])
-    return jnp.concatenate([jnp.asarray(each) for each in columns], axis=-1)
+    return functions_of(columns[-1]).concatenate(columns, axis=-1)
 
 
 def _structure(names: tuple[str, ...], classes: tuple[str, ...]) -> Structure:

@@ -12,7 +12,8 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.gaussian_level import laplace_level
-from tallbayes.anchor.mode import DENSE_LIMIT
+from tallbayes.anchor.mode import curvature_of
+from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import MethodError, explain
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands
@@ -124,12 +125,12 @@ class Anchored:
 
     def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables) -> None:
         """What does not fit in the end is compiled anew."""
-        table, diagonal = placed.table, placed.target.dimension > DENSE_LIMIT
-        plan = self.plan(placed.target, observables, placed.precision, table.num_rows, diagonal)
+        table, curvature = placed.table, curvature_of(placed.target, placed.start)
+        plan = self.plan(placed.target, observables, placed.precision, table.num_rows, curvature is Curvature.NONE)
         likely = self.anchor == BALANCED or (self.anchor is None and likely_balanced(placed.target, table.num_rows))
-        if likely and not diagonal and follows(self.dynamics) and self.control is not False:
+        if likely and curvature is Curvature.DENSE and follows(self.dynamics) and self.control is not False:
             plan = replace(plan, control=True)
-        for task in compile_ahead(plan, table, diagonal):
+        for task in compile_ahead(plan, table, curvature):
             # Under no watch: nobody waits for it before it is needed.
             Context().run(executor.submit, task)
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from tallbayes.anchor.mode import curvature_of
+from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import MethodError, explain
 from tallbayes.estimator.decisions import Tuning
 from tallbayes.estimator.estimands import Estimands, GaussianLevel
@@ -144,12 +146,14 @@ def checked_gradient(gradient: GradientEstimator, coupling: Any, num_rows: int) 
     return gradient
 
 
-def identity_of(method: Method, placed: Placed, observables: Observables, diagonal: bool) -> str:
+def identity_of(method: Method, placed: Placed, observables: Observables) -> str:
     """What a ledger knows a method by: its words, and the program where parts of it are not ours."""
     named = repr(method).replace("tallbayes.sampler.gradients.", "tallbayes.gradients.")
+    curvature = curvature_of(placed.target, placed.start)
+    diagonal, arrow = curvature is Curvature.NONE, ", arrow" if curvature is Curvature.ARROW else ""
     plan = method.plan(placed.target, observables, placed.precision, placed.table.num_rows, diagonal)
-    content = problem_nowhere(plan, placed.table, diagonal).ground.content
-    return f"{named}, {placed.precision}{content}"
+    content = problem_nowhere(plan, placed.table, curvature).ground.content
+    return f"{named}, {placed.precision}{arrow}{content}"
 
 
 def describe(method: Method, problem: Problem) -> str:

@@ -17,12 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.nn import log_sigmoid, sigmoid
 
 from tallbayes.errors import ModelError, explain
+from tallbayes.programs.later import jax, jnp
 
 SUM_TOLERANCE = 1e-5
 
@@ -97,8 +95,8 @@ class Interval:
         return shape
 
     def constrain(self, free: jax.Array) -> jax.Array:
-        value = self.lower + (self.upper - self.lower) * sigmoid(free)
-        # In float32 sigmoid(17) is 1: the nearest number inside keeps log(1 - value) finite.
+        value = self.lower + (self.upper - self.lower) * jax.nn.sigmoid(free)
+        # In float32 jax.nn.sigmoid(17) is 1: the nearest number inside keeps log(1 - value) finite.
         lower, upper = free.dtype.type(self.lower), free.dtype.type(self.upper)
         return jnp.clip(value, np.nextafter(lower, upper), np.nextafter(upper, lower))
 
@@ -108,7 +106,7 @@ class Interval:
         return numpy.log(value - self.lower) - numpy.log(self.upper - value)
 
     def log_jacobian(self, free: jax.Array) -> jax.Array:
-        return jnp.sum(np.log(self.upper - self.lower).item() + log_sigmoid(free) + log_sigmoid(-free))
+        return jnp.sum(np.log(self.upper - self.lower).item() + jax.nn.log_sigmoid(free) + jax.nn.log_sigmoid(-free))
 
     def require(self, name: str, value: np.ndarray) -> None:
         inside = (value > self.lower) & (value < self.upper)
@@ -145,9 +143,9 @@ class Simplex:
     def _log_parts(self, free: jax.Array) -> tuple[jax.Array, jax.Array]:
         """log c_k(u) for all K, and log s(-z_k): the logarithm of what each break leaves of the stick."""
         z = free - _stick_offsets(free.shape[-1] + 1, free.dtype)
-        log_left = log_sigmoid(-z)
+        log_left = jax.nn.log_sigmoid(-z)
         stick = jnp.cumsum(log_left, axis=-1)
-        log_value = jnp.concatenate([log_sigmoid(z) + stick - log_left, stick[..., -1:]], axis=-1)
+        log_value = jnp.concatenate([jax.nn.log_sigmoid(z) + stick - log_left, stick[..., -1:]], axis=-1)
         return log_value, log_left
 
 

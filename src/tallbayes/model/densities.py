@@ -9,117 +9,90 @@
     multinomial        eta_y - log sum_k exp eta_k, eta_0 = 0
 
 A row may carry an offset, which is added to eta. Where a scale is unknown, eta is a pair and its second half the log
-of that scale.
+of that scale. The same lines serve JAX, one row at a time, and NumPy, where eta is (predictors, rows, points), without
+the first axis where there is one predictor, and a row's numbers are (rows, 1).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+from tallbayes.programs.functions import functions_of
+
+Numbers = Any
 
 
-def logistic(eta: jax.Array, row: Any) -> jax.Array:
+def logistic(eta: Numbers, row: Any) -> Numbers:
     eta = _shifted(eta, row)
-    return row["y"] * eta - softplus(eta)
+    return row["y"] * eta - functions_of(eta).softplus(eta)
 
 
-def probit(eta: jax.Array, row: Any) -> jax.Array:
-    return log_normal_cdf((2 * row["y"] - 1) * _shifted(eta, row))
+def probit(eta: Numbers, row: Any) -> Numbers:
+    eta = _shifted(eta, row)
+    return functions_of(eta).log_normal_cdf((2 * row["y"] - 1) * eta)
 
 
-def linear(noise_scale: float, eta: jax.Array, row: Any) -> jax.Array:
+def linear(noise_scale: float, eta: Numbers, row: Any) -> Numbers:
     return -0.5 * ((row["y"] - _shifted(eta, row)) / noise_scale) ** 2
 
 
-def linear_unknown(eta: jax.Array, row: Any) -> jax.Array:
+def linear_unknown(eta: Numbers, row: Any) -> Numbers:
     mean, log_scale = _shifted(eta[0], row), eta[1]
-    return -0.5 * ((row["y"] - mean) * jnp.exp(-log_scale)) ** 2 - log_scale
+    return -0.5 * ((row["y"] - mean) * functions_of(eta).exp(-log_scale)) ** 2 - log_scale
 
 
-def student_t(freedom: float, noise_scale: float, eta: jax.Array, row: Any) -> jax.Array:
+def student_t(freedom: float, noise_scale: float, eta: Numbers, row: Any) -> Numbers:
     return _student(freedom, (row["y"] - _shifted(eta, row)) / noise_scale)
 
 
-def student_t_unknown(freedom: float, eta: jax.Array, row: Any) -> jax.Array:
+def student_t_unknown(freedom: float, eta: Numbers, row: Any) -> Numbers:
     mean, log_scale = _shifted(eta[0], row), eta[1]
-    return _student(freedom, (row["y"] - mean) * jnp.exp(-log_scale)) - log_scale
+    return _student(freedom, (row["y"] - mean) * functions_of(eta).exp(-log_scale)) - log_scale
 
 
-def poisson(eta: jax.Array, row: Any) -> jax.Array:
+def poisson(eta: Numbers, row: Any) -> Numbers:
     eta = _shifted(eta, row)
-    return row["y"] * eta - jnp.exp(eta)
+    return row["y"] * eta - functions_of(eta).exp(eta)
 
 
-def negative_binomial(eta: jax.Array, row: Any) -> jax.Array:
+def negative_binomial(eta: Numbers, row: Any) -> Numbers:
     """With r = 1 / a: log Gamma(y + r) - log Gamma(r) - y log r + y eta - (y + r) log(1 + a mu)."""
     y, log_mean, log_excess = row["y"], _shifted(eta[0], row), eta[1]
-    r = jnp.exp(-log_excess)
-    return rising_factorial(y, r) + y * log_mean - (y + r) * softplus(log_mean + log_excess)
+    r = functions_of(eta).exp(-log_excess)
+    return rising_factorial(y, r) + y * log_mean - (y + r) * functions_of(eta).softplus(log_mean + log_excess)
 
 
-def multinomial(eta: jax.Array, row: Any) -> jax.Array:
-    own = jnp.arange(1, eta.size + 1, dtype=eta.dtype) == row["y"]
-    return jnp.sum(jnp.where(own, eta, 0)) - jax.nn.logsumexp(jnp.append(eta, jnp.zeros((), eta.dtype)))
+def multinomial(eta: Numbers, row: Any) -> Numbers:
+    f = functions_of(eta)
+    own = _along_first(f.arange(1, len(eta) + 1, dtype=eta.dtype), eta[0]) == row["y"]
+    return f.sum(f.where(own, eta, 0), axis=0) - f.log_sum_exp(eta)
 
 
-def _shifted(eta: jax.Array, row: Any) -> jax.Array:
+def _shifted(eta: Numbers, row: Any) -> Numbers:
     return eta + row["offset"] if "offset" in row else eta
 
 
-def _student(freedom: float, residual: jax.Array) -> jax.Array:
-    return -0.5 * (freedom + 1) * jnp.log1p(residual**2 / freedom)
+def _student(freedom: float, residual: Numbers) -> Numbers:
+    return -0.5 * (freedom + 1) * functions_of(residual).log1p(residual**2 / freedom)
 
 
-@jax.custom_jvp
-def softplus(eta: jax.Array) -> jax.Array:
-    """log(1 + exp eta)."""
-    return jax.nn.softplus(eta)
-
-
-@softplus.defjvp
-def _softplus_jvp(primals: Any, tangents: Any) -> Any:
-    # The stock derivative handles infinities through several exponentials; this one is a single sigmoid.
-    return softplus(*primals), jax.nn.sigmoid(*primals) * tangents[0]
-
-
-@jax.custom_jvp
-def log_normal_cdf(z: jax.Array) -> jax.Array:
-    """log Phi(z)."""
-    return jax.scipy.special.log_ndtr(z)
-
-
-@log_normal_cdf.defjvp
-def _log_normal_cdf_jvp(primals: Any, tangents: Any) -> Any:
-    return log_normal_cdf(*primals), _mills(*primals) * tangents[0]
-
-
-@jax.custom_jvp
-def _mills(z: jax.Array) -> jax.Array:
-    """phi(z) / Phi(z)."""
-    return jnp.exp(-0.5 * z**2 - 0.918938533204672742 - jax.scipy.special.log_ndtr(z))
-
-
-@_mills.defjvp
-def _mills_jvp(primals: Any, tangents: Any) -> Any:
-    (z,) = primals
-    ratio = _mills(z)
-    return ratio, -ratio * (z + ratio) * tangents[0]
-
-
-def rising_factorial(y: jax.Array, r: jax.Array) -> jax.Array:
+def rising_factorial(y: Numbers, r: Numbers) -> Numbers:
     """log Gamma(y + r) - log Gamma(r) - y log r, for r from next to nothing (all excess) to very large (none).
 
     The difference of two log Gammas is lost to rounding where r is large. So both are moved up by eight factors, where
     Stirling's series holds, and the parts that cancel are never formed.
     """
-    z = r + 8
-    stirling = (z - 0.5) * jnp.log1p(y / z) - y + _stirling_rest(y + z) - _stirling_rest(z)
-    steps = jnp.sum(jnp.log1p(y / (r + jnp.arange(8, dtype=r.dtype))))
-    return stirling + y * jnp.log1p((y + 8) / r) - steps
+    f, z = functions_of(r), r + 8
+    stirling = (z - 0.5) * f.log1p(y / z) - y + _stirling_rest(y + z) - _stirling_rest(z)
+    steps = f.sum(f.log1p(y / (r + _along_first(f.arange(8, dtype=r.dtype), r))), axis=0)
+    return stirling + y * f.log1p((y + 8) / r) - steps
 
 
-def _stirling_rest(z: jax.Array) -> jax.Array:
+def _along_first(numbers: Numbers, like: Numbers) -> Numbers:
+    """Numbers along an axis before those of an array."""
+    return numbers.reshape(-1, *(1,) * like.ndim)
+
+
+def _stirling_rest(z: Numbers) -> Numbers:
     square = 1 / z**2
     return (1 / 12 - square * (1 / 360 - square / 1260)) / z

@@ -14,8 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
@@ -23,9 +21,10 @@ from tallbayes.model import densities
 from tallbayes.model.catalogue import CATALOGUE, DEGREES_OF_FREEDOM
 from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Indexed, Layout
-from tallbayes.model.model import Model
+from tallbayes.model.model import FamilyParts, Model
 from tallbayes.model.noise import Noise
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
+from tallbayes.programs.later import jax, jnp
 
 Scale = Any
 
@@ -155,6 +154,7 @@ def _model(
         constraints=None if extra is None else {extra: positive},
         family=name,
         noise=noise or Noise(name),
+        parts=FamilyParts(density, scales),
     )
 
 

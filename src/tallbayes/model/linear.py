@@ -12,23 +12,36 @@ this row, as each category has one, without ever writing its zeros down. Without
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from tallbayes.gaussian.arrowhead import ArrowWhitening
+from tallbayes.gaussian.whitening import DenseWhitening, Whitening
+from tallbayes.programs.later import jax, jnp
 
 
 @dataclass(frozen=True)
 class Indexed:
     """Coefficients of a head, of which x has some columns, at these places, and codes name others.
 
-    The code `width` names none.
+    The code `width` names none. `categories` are the first place and the number of those that each code can name.
     """
 
     width: int
     columns: tuple[int, ...]
+    # What codes can name is a fact of the rows, by which a ledger knows them already.
+    categories: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The category of most levels: which of the codes is its own, and the run of theta that its levels are."""
+
+    code: int
+    first: int
+    count: int
 
 
 class Terms(NamedTuple):
@@ -37,6 +50,16 @@ class Terms(NamedTuple):
     values: jax.Array
     places: np.ndarray
     codes: jax.Array | None
+
+
+class Split(NamedTuple):
+    """Predictors in terms of the corner alone, by predictor; and what codes name of the arms, their number for none.
+
+    Only the first predictor has arms.
+    """
+
+    parts: list[Terms]
+    arms: jax.Array
 
 
 @dataclass(frozen=True)
@@ -107,15 +130,63 @@ class Layout:
         """A times the columns of moves (dimension, k), predictor by predictor: (predictors, rows, k)."""
         return jnp.stack([_times(part, moves) for part in self._parts(rows)])
 
-    def spread(self, rows: Any, whitening: jax.Array) -> jax.Array:
-        """A W W^T A^T of every row, (rows, predictors, predictors); W is a matrix or its diagonal."""
-        parts = self._parts(rows)
-        if whitening.ndim == 2 and self.indexed is None:
-            moved = self.moved(rows, whitening)
+    def spread(self, rows: Any, whitening: Whitening) -> jax.Array:
+        """A W W^T A^T of every row, (rows, predictors, predictors)."""
+        if isinstance(whitening, ArrowWhitening):
+            return self._spread_of_arrow(rows, whitening)
+        if isinstance(whitening, DenseWhitening) and self.indexed is None:
+            moved = self.moved(rows, whitening.root)
             return jnp.einsum("anj,bnj->nab", moved, moved)
-        covariance = whitening**2 if whitening.ndim == 1 else whitening @ whitening.T
+        parts = self._parts(rows)
+        covariance = whitening.covariance if isinstance(whitening, DenseWhitening) else whitening.variances
         found = [jnp.stack([_covariance(a, b, covariance) for b in parts], axis=-1) for a in parts]
         return jnp.stack(found, axis=1)
+
+    @property
+    def arms(self) -> Arms | None:
+        """Whose second derivatives are a diagonal: levels of one category never meet in a row."""
+        indexed = self.indexed
+        if indexed is None or self.heads != 1 or not indexed.categories:
+            return None
+        code = max(range(len(indexed.categories)), key=lambda each: indexed.categories[each][1])
+        return Arms(code, *indexed.categories[code])
+
+    def split(self, rows: Any) -> Split:
+        """A in what codes name of the arms and, predictor by predictor, in the others by their places in the corner."""
+        arms, (head, *extras) = self.arms, self._parts(rows)
+        assert arms is not None
+        assert head.codes is not None
+        own = head.codes[:, arms.code] - arms.first
+        own = jnp.where((own >= 0) & (own < arms.count), own, arms.count)
+        others = jnp.delete(head.codes, arms.code, axis=1)
+        others = jnp.where(others < arms.first, others, others - arms.count)
+        parts = [head._replace(codes=others if others.shape[1] else None), *extras]
+        places = (np.where(part.places < arms.first, part.places, part.places - arms.count) for part in parts)
+        return Split([part._replace(places=each) for part, each in zip(parts, places, strict=True)], own)
+
+    def add_arrow(self, sums: Any, rows: Any, bends: jax.Array) -> Any:
+        """A^T l'' A, summed over rows, added to the parts of an arrowhead."""
+        diagonal, limbs, corner = sums
+        bends = bends[:, None, None] if self.is_scalar else bends
+        parts, arms = self.split(rows)
+        diagonal = diagonal.at[arms].add(bends[:, 0, 0], mode="drop")
+        for b, part in enumerate(parts):
+            weighted = bends[:, 0, b, None]
+            limbs = limbs.at[arms[:, None], part.places].add(weighted * part.values, mode="drop")
+            if part.codes is not None:
+                limbs = limbs.at[arms[:, None], part.codes].add(weighted, mode="drop")
+            for a, left in enumerate(parts):
+                corner = _add_products(corner, left, part, bends[:, a, b])
+        return diagonal, limbs, corner
+
+    def _spread_of_arrow(self, rows: Any, whitening: ArrowWhitening) -> jax.Array:
+        """a H^-1 b = [both have arms] / D_k + |R^T (a_2 - P_k)|^2, P_k only of the one with arms."""
+        parts, arms = self.split(rows)
+        columns = jnp.stack([_times(part, whitening.root) for part in parts], axis=1)
+        drawn = jnp.take(whitening.pulls @ whitening.root, arms, axis=0, mode="fill", fill_value=0.0)
+        columns = columns.at[:, 0].add(-drawn)
+        own = jnp.take(whitening.narrow**2, arms, mode="fill", fill_value=0.0)
+        return jnp.einsum("naj,nbj->nab", columns, columns).at[:, 0, 0].add(own)
 
     def add_curvature(self, total: jax.Array, rows: Any, bends: jax.Array) -> jax.Array:
         """A^T l'' A, summed over rows, added to a total."""

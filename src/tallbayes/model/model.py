@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
@@ -23,7 +21,16 @@ from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
+from tallbayes.programs.later import jax, jnp
 from tallbayes.structure import Structure
+
+
+class FamilyParts(NamedTuple):
+    """What a family's model is made of: l(eta, row), and the scales of its Gaussian priors by name, in the order of
+    theta, those of "coefficients" first."""
+
+    density: Callable[[Any, Any], Any]
+    scales: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +49,7 @@ class Model:
     it has hundreds of names, `flat_report(theta, units)` is the same as one vector, in far fewer operations.
     `affine_report=True` declares that theta is reported as an affine function of its place in R^d.
 
-    `noise` is how y scatters in a family.
+    `noise` is how y scatters in a family, `parts` what it is made of.
 
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
     `family` of `tb.families` has one by its name.
@@ -71,6 +78,7 @@ class Model:
     family: str | None = None
     flat_report: Callable[[Any, Any], Any] | None = None
     noise: Noise | None = None
+    parts: FamilyParts | None = None
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from tallbayes.model.model import Target
 from tallbayes.programs.identity import Function
+from tallbayes.programs.later import jax, jnp
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from tallbayes.programs.later import jax, jnp
 
 STEP = 0.5
 REACH = 9.0

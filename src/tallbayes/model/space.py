@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.constraints import Constraint, Real
+from tallbayes.programs.later import jax, jnp
 
 
 @dataclass(frozen=True)

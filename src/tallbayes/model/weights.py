@@ -11,18 +11,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallbayes.errors import DataError, explain
 from tallbayes.model.model import Model
+from tallbayes.programs.later import named_leaves
 
 WEIGHT, ROW = "__weight__", "__row__"
 
 
 def weigh(model: Model, arrays: Any, weights: Any) -> tuple[Model, Any]:
     """The model and the rows with weights, checked."""
-    count = len(jax.tree.leaves(arrays)[0])
+    count = len(named_leaves(arrays)[0][1])
     w = np.asarray(weights)
     if w.shape != (count,) or w.dtype.kind not in "biuf":
         raise DataError(explain(f"weights: {count} numbers, one a row", f"{w.dtype} {w.shape}", "weights=None for 1"))

@@ -80,7 +80,11 @@ def level_samples(integrand: Integrand, ensemble: Posterior) -> list[Floats]:
     samples = []
     for level in range(len(ensemble.points)):
         alone = level == 0 and not ensemble.laplace
-        samples.append(np.concatenate([differences(part, alone) for part in level_values(integrand, ensemble, level)]))
+        values = list(level_values(integrand, ensemble, level))
+        if ensemble.weighted is not None:
+            samples.append(differences(np.concatenate(values), alone, weights=ensemble.weighted))
+        else:
+            samples.append(np.concatenate([differences(part, alone) for part in values]))
     return samples
 
 
@@ -92,8 +96,11 @@ def level_values(integrand: Integrand, ensemble: Posterior, level: int) -> Itera
     size = max(1, CHUNK_NUMBERS // (2 * PAIRS * stops * sides * d))
     for start in range(0, count, size):
         quiet = points[start : start + size].reshape(-1, sides, d).astype(np.float64)
-        values = integrand.values(ensemble.anchor.mode, quiet, _pairs(ensemble, level, len(quiet), generator))
-        yield values.reshape(-1, stops * 2 * PAIRS, sides, values.shape[-1])
+        noise = (
+            _pairs(ensemble, level, len(quiet), generator) if ensemble.spreads[level] else np.zeros((len(quiet), 1, d))
+        )
+        values = integrand.values(ensemble.anchor.mode, quiet, noise)
+        yield values.reshape(-1, stops * noise.shape[1], sides, values.shape[-1])
 
 
 def probe_values(integrand: Integrand, ensemble: Posterior) -> tuple[Floats, Floats]:

@@ -25,6 +25,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import gammaincinv
 from scipy.stats import norm
 
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
@@ -128,7 +129,11 @@ class Observer:
         x, anchor, layout = rows[0], self.posterior.anchor, self.kind.layout
         if not layout.extras or anchor.is_diagonal:
             return np.zeros(len(x))
-        along = anchor.covariance[-1] / anchor.sd[-1]
+        last = np.eye(1, len(anchor.mode), len(anchor.mode) - 1)[0]
+        arrow = isinstance(anchor.precision, Arrowhead)
+        along = (anchor.displacements(anchor.whitener.pull_back(last)) if arrow else anchor.covariance[-1]) / anchor.sd[
+            -1
+        ]
         d = x.shape[1]
         return np.asarray(x @ along[:d] + (along[d] if layout.intercept else 0.0), np.float64)
 

@@ -30,11 +30,15 @@ from tallbayes.posterior.projections import INDICATOR_RATE, Projection, densitie
 from tallbayes.posterior.signed_draws import signed_quantiles
 from tallbayes.posterior.telescoping import Rungs, combine, scaled
 from tallbayes.structure import Structure
+from tallbayes.weighing.weights import Weights
 
 NUMBER = Structure.leaf(())
 QUANTILE_DRAWS = 2**16
 TOGETHER = 16
 ROUNDING = 2.0**-52
+# Of an sd: what a smooth law of weighted draws takes.
+GIVEN_NOISE = 0.15
+MOST_LINES, MANY_PARAMETERS = 1_024, 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +47,8 @@ class Posterior:
     noise of each level spreads them, in units of W where paths are `whitened`.
 
     Without `laplace` the paths of level 0 stand for themselves. `stored` or `live` say how parameters are read off u:
-    as plain numbers, or as this process's own target and units.
+    as plain numbers, or as this process's own target and units. Of `weighted` draws there is one level, without
+    noise, and nothing is taken off but the same draws with the Gaussian's own weights.
 
     What may be asked for: `expectation`, `quantile`, `probability` and `density` of `what`, which is a function of the
     parameters, the name of one ("carrier[T.OO]"), or weights by name for a sum of several ({"a": 1, "b": -1}).
@@ -59,10 +64,12 @@ class Posterior:
     stored: Reading | None = None
     live: Live | None = None
     probe: Probe | None = None
+    weighted: Weights | None = None
 
     def __repr__(self) -> str:
-        paths = ", ".join(f"{len(points):,}" for points in self.points)
-        return f"<tallbayes.Posterior of {len(self.anchor.mode):,} parameters: {paths} paths by level>"
+        counts = ", ".join(f"{len(points):,}" for points in self.points)
+        what = f"{counts} paths by level" if self.weighted is None else f"{counts} weighted draws"
+        return f"<tallbayes.Posterior of {len(self.anchor.mode):,} parameters: {what}>"
 
     def expectation(self, what: What, name: str = "expectation") -> Estimate:
         """E h over the posterior, in the shape of what h returns.
@@ -104,9 +111,20 @@ class Posterior:
         wanted = np.atleast_1d(np.asarray(p, np.float64))
         if wanted.ndim != 1 or not np.all((wanted > 0) & (wanted < 1)):
             raise InputError(explain("probabilities strictly between 0 and 1", repr(p), "0.975, or [0.025, 0.975]"))
-        structure, lines = self._lines(what, name, first)
-        curved = iter(self._quantiles_by_draws([function for line, function in lines if line is None], wanted, name))
-        parts = [next(curved) if line is None else self.line_quantiles(line, wanted, name) for line, _ in lines]
+        parts: list[Estimate] = []
+        structure = self.parameters.structure
+        pieces = (
+            [None] if what is not None else _pieces(structure.size if first is None else min(first, structure.size))
+        )
+        for piece in pieces:
+            whole, lines = self._lines(what, name, piece)
+            functions = [function for line, function in lines if line is None]
+            curved = iter(self._quantiles_by_draws(functions, wanted, name))
+            parts += [next(curved) if line is None else self.line_quantiles(line, wanted, name) for line, _ in lines]
+        if what is not None:
+            structure = whole
+        elif len(parts) < structure.size:
+            structure = Structure.leaf((len(parts),))
         found = side_by_side(parts, name, structure, len(wanted))
         return found if np.ndim(p) else replace(found, structure=structure)
 
@@ -158,8 +176,17 @@ class Posterior:
         base = start + base @ signs[:, None]
         least = projection.least(line.where(edges), weights=signs)
         return _within_bounds(
-            combine(name, NUMBER, parts, self.rungs.along(line.direction), base, rate=INDICATOR_RATE, least=least)
+            self._allowing_noise(
+                combine(name, NUMBER, parts, self.rungs.along(line.direction), base, rate=INDICATOR_RATE, least=least),
+                projection,
+                line.where(edges),
+            )
         )
+
+    def _allowing_noise(self, found: Estimate, projection: Projection, edges: Floats) -> Estimate:
+        """With what the noise given to weighted draws may have done."""
+        blur = projection.blurred(lambda each: each.cdf(edges))
+        return replace(found, flat_bias_bound=found.flat_bias_bound + np.sum(blur))
 
     def line_quantiles(self, line: ReportedLine, p: Floats, name: str = "quantile") -> Estimate:
         """Of a line, one for every p."""
@@ -207,6 +234,8 @@ class Posterior:
 
         The finest levels come first. What is returned is what is reported, flat, (count, components).
         """
+        if self.weighted is not None:
+            return self._reported(self._resampled(count)), np.zeros(count, np.int64)
         ends: list[Floats] = []
         levels: list[Floats] = []
         for level in reversed(range(len(self.points))):
@@ -216,6 +245,14 @@ class Posterior:
             ends.append(quiet + self.noise(level, normals))
             levels.append(np.full(len(quiet), level))
         return self._reported(np.concatenate(ends)), np.concatenate(levels)
+
+    def _resampled(self, count: int) -> Floats:
+        """Draws as often as their weights say, by equal distances."""
+        assert self.weighted is not None
+        total = np.cumsum(self.weighted.posterior)
+        start = self.generator(Stream.SIGNED_DRAWS).random()
+        chosen = np.searchsorted(total, (start + np.arange(count)) / count * total[-1])
+        return self.points[0][chosen, 0, 0].astype(np.float64)
 
     def generator(self, stream: Stream, *place: int) -> np.random.Generator:
         """Random numbers for one purpose, at one place."""
@@ -255,22 +292,22 @@ class Posterior:
         return reported_values(*self.parameters.reader, self.anchor.mode, displacements, self.parameters.structure)
 
     def _lines(
-        self, what: What, name: str, first: int | None = None
+        self, what: What, name: str, among: range | None = None
     ) -> tuple[Structure, list[tuple[ReportedLine | None, Any]]]:
-        """The numbers that are meant: each as a line where it is one, and as a function."""
+        """The numbers that are meant, of parameters those at some places: each as a line where it is one, and as a
+        function."""
         if what is None:
-            reading, size = self.reading, self.parameters.structure.size
-            count = size if first is None else min(first, size)
-            lines = [None if reading is None else reading.line(place) for place in range(count)]
-            structure = self.parameters.structure if count == size else Structure.leaf((count,))
-            return structure, [(line, None if line else self.parameters.component(i)) for i, line in enumerate(lines)]
+            reading, structure = self.reading, self.parameters.structure
+            places = among or range(structure.size)
+            lines = [(place, None if reading is None else reading.line(place)) for place in places]
+            return structure, [(line, None if line else self.parameters.component(i)) for i, line in lines]
         if not callable(what):
             weights = self.weights(what)
             line = None
             if self.reading is not None:
-                (places,) = np.nonzero(weights)
-                alone = len(places) == 1 and weights[places[0]] == 1
-                line = self.reading.line(int(places[0])) if alone else self.reading.combination(weights)
+                (named,) = np.nonzero(weights)
+                alone = len(named) == 1 and weights[named[0]] == 1
+                line = self.reading.line(int(named[0])) if alone else self.reading.combination(weights)
             return NUMBER, [(line, self.parameters.function(what))]
         from tallbayes.posterior.expectations import line_of
 
@@ -286,12 +323,13 @@ class Posterior:
         unit = length if self.whitened else float(np.sqrt(np.sum(c**2)))
         # At level 0 what is taken off is one path, in as many places as other levels have coarse paths.
         places = [slice(0, 2 if level == 0 else None) for level in range(len(self.points))]
-        points = tuple(each[:, :, part] @ c for each, part in zip(self.points, places, strict=True))
+        points = tuple(_along(each[:, :, part], c) for each, part in zip(self.points, places, strict=True))
         mean = float(c @ self.anchor.mode)
         probed = self.probed
         if probed is not None:
             probed = replace(probed, points=(probed.points[0] @ c, probed.points[1] @ c))
-        return Projection(mean, length, points, tuple(s * unit for s in self.spreads), self.laplace, probed)
+        spreads = tuple(s * unit for s in self.spreads) if self.weighted is None else (GIVEN_NOISE * length,)
+        return Projection(mean, length, points, spreads, self.laplace, probed, self.weighted)
 
     @cached_property
     def probed(self) -> Probed | None:
@@ -320,11 +358,25 @@ class Posterior:
             for place in range(len(some)):
                 parts = base[:, place], [level[..., place] for level in levels]
                 least = None if probed is None else partial(self._least_below, [each[..., place] for each in probed])
-                yield signed_quantiles(*parts, p, self.rungs.along(None), name, Structure.leaf((len(p),)), least)
+                structure, rungs = Structure.leaf((len(p),)), self.rungs.along(None)
+                yield signed_quantiles(*parts, p, rungs, name, structure, least, self.weighted)
 
     def _least_below(self, values: Sequence[Floats], edges: Floats) -> Least:
         assert self.probed is not None
         return self.probed.least(*((each[..., None] <= edges).mean(axis=1) for each in values))
+
+
+def _pieces(count: int) -> list[range | None]:
+    """So many lines at a time: each has a direction as long as theta."""
+    return [range(start, min(start + MOST_LINES, count)) for start in range(0, count, MOST_LINES)]
+
+
+def _along(points: Floats, direction: Floats) -> Floats:
+    """points . direction; of very many parameters only those that it has."""
+    if len(direction) <= MANY_PARAMETERS:
+        return np.asarray(points @ direction)
+    (places,) = np.nonzero(direction)
+    return np.asarray(points[..., places] @ direction[places])
 
 
 def _within_bounds(chance: Estimate) -> Estimate:

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.estimator.levels import Stream
+from tallbayes.gaussian.arrowhead import ArrowWhitening
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted, unseen_classes
 from tallbayes.model.quadrature import normal_rule, shifted
@@ -31,6 +32,7 @@ from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.prediction_errors import Base, BlockSums, LevelMoments, conclude
 from tallbayes.posterior.telescoping import differences
 from tallbayes.programs.canary import require_sound
+from tallbayes.weighing.weights import weighted_differences
 
 GAUSSIAN_PAIRS = 256
 PATHS_READ = 2048
@@ -44,7 +46,8 @@ MOST_LINES = 16
 
 
 class LaplaceRule(NamedTuple):
-    """What Laplace's Gaussian is integrated with: the mode, the columns of W, draws, and a rule for a shared extra."""
+    """What Laplace's Gaussian is integrated with: the mode, the columns of W, or what applies it, draws, and a
+    rule for a shared extra."""
 
     mode: Any
     columns: Any
@@ -87,7 +90,7 @@ class FamilyResponse(NamedTuple):
 
     def gaussian(self, rows: Any, rule: LaplaceRule) -> Base:
         """Under Laplace's Gaussian: by quadrature for one head, with an outer one over an extra that all rows share."""
-        centre, columns = self._centre(rows, rule.mode)[..., 0], self.predictors(rows[0], rule.columns)
+        centre, columns = self._centre(rows, rule.mode)[..., 0], self._moved(rows[0], rule.columns)
         if not self.by_quadrature:
             return self._by_draws(rows, centre, columns, rule)
         sd = jnp.sqrt(jnp.sum(columns[0] ** 2, axis=1))
@@ -105,6 +108,19 @@ class FamilyResponse(NamedTuple):
             return shifted(part.moments, self.wanted(jnp.stack([eta, extra])) - origin), part.error
 
         return Base.exact(*(jnp.tensordot(weights, part, 1) for part in jax.lax.map(given, nodes)))
+
+    def _moved(self, x: jax.Array, columns: Any) -> jax.Array:
+        """A W, predictor by predictor."""
+        if not isinstance(columns, ArrowWhitening):
+            return self.predictors(x, columns)
+        ones, extras = jnp.ones((len(x), self.layout.intercept)), jnp.zeros((len(x), self.layout.extras))
+        parts = [jnp.concatenate([x, ones, extras], axis=1)]
+        if self.wanted.reads_extras:
+            nothing = jnp.zeros_like(parts[0])
+            parts += [
+                nothing.at[:, nothing.shape[1] - self.layout.extras + e].set(1.0) for e in range(self.layout.extras)
+            ]
+        return jnp.stack([columns.pull_back(part) for part in parts])
 
     def _by_draws(self, rows: Any, centre: jax.Array, columns: jax.Array, rule: LaplaceRule) -> Base:
         """By draws, and with what all of them may have missed."""
@@ -175,8 +191,8 @@ Kind = FamilyResponse | OwnResponse
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _block(kind: Kind, laplace: bool, rows: Any, rule: LaplaceRule, levels: Any) -> BlockSums:
-    """All by (outputs, rows)."""
+def _block(kind: Kind, laplace: bool, rows: Any, rule: LaplaceRule, levels: Any, weights: Any) -> BlockSums:
+    """All by (outputs, rows); `weights` of a single level of draws, for the posterior and for the Gaussian."""
     centre = kind.centre(rows, rule.mode)
     base = kind.gaussian(rows, rule) if laplace else Base.exact(jnp.zeros((4, *centre.shape)), jnp.zeros_like(centre))
     parts = []
@@ -185,6 +201,9 @@ def _block(kind: Kind, laplace: bool, rows: Any, rule: LaplaceRule, levels: Any)
         difference = kind.differences(rows, rule.mode, moves.reshape(-1, d))
         alone = number == 0 and not laplace
         shape = *difference.shape[:2], -1, count, stops
+        if weights is not None:
+            parts.append(_weighted_moments(difference, *weights))
+            continue
         first, second = (
             differences(each.reshape(shape), alone, stops=4, sides=2) for each in (difference, difference**2)
         )
@@ -194,6 +213,13 @@ def _block(kind: Kind, laplace: bool, rows: Any, rule: LaplaceRule, levels: Any)
         parts.append(LevelMoments.of(first, second, own.variance, own.square_variance))
     by_level = LevelMoments(*(jnp.stack(part) for part in zip(*parts, strict=True)))
     return BlockSums(centre, base, by_level, kind.rounding(centre, levels[0].dtype))
+
+
+def _weighted_moments(difference: jax.Array, posterior: jax.Array, gaussian: jax.Array) -> LevelMoments:
+    """Of draws along the last axis; what they have seen is by the Gaussian's weights."""
+    first, second = (weighted_differences(each, posterior, gaussian) for each in (difference, difference**2))
+    one, two, four = ((gaussian * difference**power).mean(axis=-1) for power in (1, 2, 4))
+    return LevelMoments.of(first, second, two - one**2, four - two**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,15 +247,24 @@ class Predictor:
         """Of the first `count` of these rows."""
         posterior = self.posterior
         with jax.enable_x64(True):
-            sums = _block(self.kind, posterior.laplace, rows, self._rule, self.levels)
+            sums = _block(self.kind, posterior.laplace, rows, self._rule, self.levels, self._weights)
             sums = jax.tree.map(lambda part: np.asarray(part, np.float64)[..., :count], sums)
         counts = np.array([each.shape[1] for each in self.levels], float)
         return conclude(sums, counts, posterior.rungs.along(None), posterior.laplace)
 
     @cached_property
+    def _weights(self) -> tuple[Floats, Floats] | None:
+        if self.posterior.weighted is None:
+            return None
+        some = self.posterior.weighted.first(self.levels[0].shape[1])
+        return some.posterior.astype(self.levels[0].dtype), some.gaussian.astype(self.levels[0].dtype)
+
+    @cached_property
     def _rule(self) -> LaplaceRule:
         anchor = self.posterior.anchor
-        columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+        columns: Any = anchor.whitener
+        if not isinstance(columns, ArrowWhitening):
+            columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
         pairs = anchor.draws(1 if self.kind.by_quadrature else GAUSSIAN_PAIRS, self.posterior.seed)
         return LaplaceRule(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
 

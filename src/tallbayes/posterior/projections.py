@@ -22,6 +22,7 @@ from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.posterior.telescoping import Rungs, combine, differences, scaled
 from tallbayes.structure import Structure
+from tallbayes.weighing.weights import Weights
 
 INDICATOR_RATE = 1.5
 NEWTON_STEPS = 40
@@ -33,7 +34,9 @@ LEAST_ERROR = 1e-4
 class Projection:
     """Laplace's mean and sd of x, and by level x of the quiet ends (paths, 1 + coarse paths) and their spread.
 
-    Without `laplace` level 0 stands for itself. `probed` is x at the quiet ends of level 0 as a probe knows them.
+    Without `laplace` level 0 stands for itself. `probed` is x at the quiet ends of level 0 as a probe knows them. Draws
+    with `weights` have no last noise, and are given a little: what that does is of second order in the spread, and
+    known by that of a spread of sqrt 2 as much.
     """
 
     mean: float
@@ -42,6 +45,7 @@ class Projection:
     spreads: tuple[float, ...]
     laplace: bool
     probed: Probed | None = None
+    weights: Weights | None = None
 
     def cdf(self, q: Floats) -> tuple[Floats, list[Floats]]:
         """P(x <= q) under Laplace, and the samples (paths, len(q)) of what each level adds."""
@@ -79,7 +83,15 @@ class Projection:
         return self._added(function((q - self.mean - points[..., None]) / spread, spread) for points, spread in levels)
 
     def _added(self, readings: Iterable[Floats]) -> list[Floats]:
-        return [differences(each, level == 0 and not self.laplace) for level, each in enumerate(readings)]
+        alone = not self.laplace
+        return [differences(each, level == 0 and alone, weights=self.weights) for level, each in enumerate(readings)]
+
+    def blurred(self, read: Callable[[Projection], tuple[Floats, list[Floats]]]) -> Floats | float:
+        """What the noise given to weighted draws may have done to what is read."""
+        if self.weights is None:
+            return 0.0
+        wider = replace(self, spreads=tuple(2**0.5 * spread for spread in self.spreads))
+        return np.abs(_total(read(wider)) - _total(read(self)))
 
 
 def probabilities(projection: Projection, q: Floats, rungs: Rungs, name: str, structure: Structure) -> Estimate:
@@ -87,7 +99,8 @@ def probabilities(projection: Projection, q: Floats, rungs: Rungs, name: str, st
     q = np.asarray(q, np.float64)
     base, samples = projection.cdf(q)
     rate = min(INDICATOR_RATE, rungs.variance_rate)
-    return combine(name, structure, samples, rungs, base, rate=rate, least=projection.least(q))
+    found = combine(name, structure, samples, rungs, base, rate=rate, least=projection.least(q))
+    return _allowing(found, projection.blurred(lambda each: each.cdf(q)))
 
 
 def densities(projection: Projection, q: Floats, rungs: Rungs, name: str, structure: Structure) -> Estimate:
@@ -95,7 +108,12 @@ def densities(projection: Projection, q: Floats, rungs: Rungs, name: str, struct
     q = np.asarray(q, np.float64)
     base, samples = projection.density(q)
     rate = min(INDICATOR_RATE - 1, rungs.variance_rate)
-    return combine(name, structure, samples, rungs, base, rate=rate, least=projection.least(q, density=True))
+    found = combine(name, structure, samples, rungs, base, rate=rate, least=projection.least(q, density=True))
+    return _allowing(found, projection.blurred(lambda each: each.density(q)))
+
+
+def _allowing(found: Estimate, bias: Floats | float) -> Estimate:
+    return replace(found, flat_bias_bound=found.flat_bias_bound + bias)
 
 
 def quantiles(projection: Projection, p: Floats, rungs: Rungs, name: str, structure: Structure) -> Estimate:

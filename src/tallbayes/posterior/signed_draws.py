@@ -16,6 +16,7 @@ from tallbayes.moments import Floats
 from tallbayes.posterior.projections import stretches
 from tallbayes.posterior.telescoping import Rungs, combine, differences, scaled
 from tallbayes.structure import Structure
+from tallbayes.weighing.weights import Weights
 
 
 def signed_quantiles(
@@ -26,8 +27,10 @@ def signed_quantiles(
     name: str,
     structure: Structure,
     least: Callable[[Floats], Least] | None = None,
+    weighted: Weights | None = None,
 ) -> Estimate:
-    """Quantiles of signed draws: `base` from the Gaussian, levels (paths, draws, 1 + coarse paths).
+    """Quantiles of signed draws: `base` from the Gaussian, levels (paths, draws, 1 + coarse paths), or one level of
+    `weighted` draws.
 
     `least` is the least variance of level 0 for the probability of being below each of some numbers.
     """
@@ -36,7 +39,10 @@ def signed_quantiles(
         paths, draws, sides = level.shape
         alone = number == 0 and not len(base)
         weight = np.full(level.shape, 1.0 / (paths * draws))
-        weight[..., 1:] = 0.0 if alone else -weight[..., 1:] / (sides - 1)
+        if weighted is not None:
+            weight *= (weighted.posterior - weighted.gaussian)[:, None, None]
+        else:
+            weight[..., 1:] = 0.0 if alone else -weight[..., 1:] / (sides - 1)
         values.append(level.ravel())
         weights.append(weight.ravel())
     every, signed = np.concatenate(values), np.concatenate(weights)
@@ -50,7 +56,9 @@ def signed_quantiles(
 
     def below(edge: Floats) -> tuple[Floats, list[Floats]]:
         inside = (level[..., None] <= edge for level in levels)
-        samples = [differences(each, number == 0 and not len(base)) for number, each in enumerate(inside)]
+        samples = [
+            differences(each, number == 0 and not len(base), weights=weighted) for number, each in enumerate(inside)
+        ]
         return (base[:, None] <= edge).mean(axis=0) if len(base) else np.zeros(len(edge)), samples
 
     start, samples = below(q)

@@ -28,6 +28,7 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.rates import variance_decay
 from tallbayes.moments import Floats, Moments
 from tallbayes.structure import Structure
+from tallbayes.weighing.weights import Weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +36,8 @@ class Rungs:
     """What the errors need to know of the ladder: the factor by which level means fall, the rate at which variances
     do for a smooth quantity, and the row gradients of one sample, by level.
 
-    Along the `slow` places of theta paths do not settle: what hangs on them has no bound. All else is within `left` sds
-    of what it would be otherwise.
+    Where `rho` is 0 nothing is left out, as of draws with weights. Along the `slow` places of theta paths do not
+    settle: what hangs on them has no bound. All else is within `left` sds of what it would be otherwise.
     """
 
     rho: float
@@ -52,11 +53,14 @@ class Rungs:
         return replace(self, rho=np.inf)
 
 
-def differences(readings: Any, alone: bool, stops: int = 1, sides: int = 2) -> Any:
+def differences(readings: Any, alone: bool, stops: int = 1, sides: int = 2, weights: Weights | None = None) -> Any:
     """Delta of every path from what it reads, an array of NumPy or JAX by (paths, stops, 1 + taken off, ...), or with
-    the latter two along other axes; of a path that stands `alone`, with nothing taken off, what it reads itself."""
+    the latter two along other axes; of a path that stands `alone`, with nothing taken off, what it reads itself. Draws
+    with `weights` have one side, first axis or last."""
     means, before = readings.mean(axis=stops), (slice(None),) * (sides - (stops < sides))
     fine = means[*before, 0]
+    if weights is not None:
+        return weights.differences(fine)
     return fine if alone else fine - means[*before, 1:].mean(axis=len(before))
 
 

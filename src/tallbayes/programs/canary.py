@@ -13,13 +13,12 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import DependencyError, explain
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
 
 ROWS = 2**14 + 16
 WIDTHS = (3, 6)

@@ -15,8 +15,7 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any
 
-import jax
-
+from tallbayes.programs.later import jax
 from tallbayes.watch import compiling, look
 
 CPU_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}

@@ -17,8 +17,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tallbayes.programs.later import when_loaded
+
 LEAST_SECONDS = 0.1
 KEPT_SECONDS = 30 * 86_400
+
+
+def use_compile_cache_later() -> None:
+    """Turn it on as soon as there is JAX."""
+    # Of some processors XLA reports, for every program it reads, preferences that are no features: thousands of words.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    when_loaded(use_compile_cache)
 
 
 def use_compile_cache() -> Path | None:
@@ -26,8 +35,6 @@ def use_compile_cache() -> Path | None:
     base = _base()
     if base is None:
         return None
-    # Of some processors XLA reports, for every program it reads, preferences that are no features: thousands of words.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import jax
     from jaxlib.version import __version__ as version
 

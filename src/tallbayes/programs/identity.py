@@ -16,11 +16,10 @@ from functools import partial
 from types import CellType, FunctionType
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
+from tallbayes.programs.later import jax, jnp
 
 MOST_KNOWN = 256
 _KNOWN: dict[Hashable, Any] = {}

@@ -7,13 +7,13 @@ from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallbayes.estimator.estimands import Quantity
 from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.model.model import Target
 from tallbayes.programs.identity import Function
+from tallbayes.programs.later import jax
 from tallbayes.rows.table import Table
 
 # To be raised with every change that makes other numbers of the same seed.
@@ -38,7 +38,7 @@ def fingerprint(
         "units": _digest(jax.tree.leaves(table.units)),
         "quantities": {q.name: next(called).fingerprint if q.kind == "expectation" else q.kind for q in quantities},
         "method": method,
-        "anchor": "found" if anchor is None else _digest([np.asarray(anchor.mode), np.asarray(anchor.precision)]),
+        "anchor": "found" if anchor is None else _digest(jax.tree.leaves([anchor.mode, anchor.precision])),
         "block": BLOCK_PATHS,
         "versions": {
             **{name: version(name) for name in ("tallbayes", "jax", "jaxlib")},

@@ -28,7 +28,7 @@ from tallbayes.records.values import from_bytes, to_bytes
 
 FORMAT = "tallbayes ledger 2"
 SMALLEST_FILE = 512
-KEPT_KINDS = ("set-up", "decision", "question")
+KEPT_KINDS = ("set-up", "decision", "question", "draws")
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

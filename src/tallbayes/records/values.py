@@ -15,6 +15,7 @@ from tallbayes.estimator.decisions import Decision, Trial, Tuning
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
+from tallbayes.gaussian.arrowhead import Arrowhead
 
 
 def all_fields(value: Any) -> dict[str, Any]:
@@ -61,7 +62,7 @@ class Codec:
         return self.types[value["type"]](**self.decode(value["fields"], arrays))
 
 
-_ENTRIES = Codec((Anchor, Contraction, Decision, Ladder, Trial, Tuning))
+_ENTRIES = Codec((Anchor, Arrowhead, Contraction, Decision, Ladder, Trial, Tuning))
 
 
 def to_bytes(value: Any) -> bytes:

@@ -113,8 +113,7 @@ class Cost:
 class Regression:
     """The family of a regression, and where its predictors stand in theta; see `linear`.
 
-    What was fitted is (x - means) / scales where columns were standardised, and so is the response. `noise_scale` is
-    that of what was fitted, where it was known beforehand.
+    Fitted was (x - means) / scales where columns were standardised, and so the response; `noise_scale` if it was known.
     """
 
     family: str
@@ -133,9 +132,8 @@ class Regression:
 class Mode:
     """Another mode of the posterior than the one whose numbers the result gives.
 
-    `share` is its part of the posterior's mass by Laplace's estimate, and so are `location`, the centre of the
-    Gaussian there in the parameters' own terms, and `sd`. `result` answers the same question at this mode alone; where
-    there is none, `reason` says why.
+    `share` is its part of the mass by Laplace's estimate, and so are `location`, the centre of the Gaussian there, and
+    `sd`. `result` answers the same question there; where there is none, `reason` says why.
     """
 
     share: float
@@ -154,12 +152,22 @@ class Mode:
         return self.structure.build(self.flat_sd)
 
 
+@dataclass(frozen=True)
+class DrawWeights:
+    """What part of as many draws from the posterior they are worth, the largest of a mean of one, their tail's k."""
+
+    draws: int
+    efficiency: float
+    largest: float
+    tail: float
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """What `estimate` returns; see the fields' own descriptions, or print it.
 
-    Where the posterior has several modes the numbers are of the heaviest, and `modes` are the others. With a random
-    tail the last of the levels stands for all above it.
+    With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
+    levels stands for all above it. An answer by weights has no levels, but `weighing`.
     """
 
     estimates: dict[str, Estimate]
@@ -178,6 +186,7 @@ class Result:
     regression: Regression | None = None
     modes: tuple[Mode, ...] = ()
     random_tail: bool = False
+    weighing: DrawWeights | None = None
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
@@ -194,8 +203,12 @@ class Result:
         return self.status is Status.converged
 
     @property
+    def is_sampled(self) -> bool:
+        return bool(self.levels) or self.weighing is not None
+
+    @property
     def unbiased(self) -> bool:
-        """Whether no level was left out, so that nothing but noise is in the errors."""
+        """Whether nothing was left out, so that nothing but noise is in the errors."""
         return self.random_tail
 
     def extend(
@@ -229,8 +242,7 @@ class Result:
                 "expected a result of this process, which still has its rows; got one loaded from a file. "
                 "Try: tb.estimate(...) again with anchor=result.anchor, which saves the set-up."
             )
-        given = {name: value for name, value in asked.items() if value is not None}
-        return self.continuation(**given, **unknown)
+        return self.continuation(**{name: value for name, value in asked.items() if value is not None}, **unknown)
 
     def summary(self) -> str:
         """The answer in brief: means, sds and intervals with their errors, then what to know about them."""

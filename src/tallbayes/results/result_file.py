@@ -16,13 +16,15 @@ from tallbayes.estimator.decisions import Decision, Trial, Tuning
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.records.values import Codec, all_fields
-from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Result
+from tallbayes.results.result import Cost, DrawWeights, Level, Mode, Rates, Regression, Result
 from tallbayes.rows.atomic import replacing
 from tallbayes.structure import Structure
+from tallbayes.weighing.weights import Weights
 
 FORMAT = "tallbayes result 5"
 
@@ -96,10 +98,11 @@ def _fields(value: Any) -> dict[str, Any]:
     fields = {name: getattr(value, name) for name in _RESULT_FIELDS}
     if value.posterior is not None:
         fields["posterior"] = replace(value.posterior, stored=value.posterior.reading, live=None)
-    return fields | ({"modes": value.modes} if value.modes else {})
+    own = {"modes": value.modes or None, "weighing": value.weighing}
+    return fields | {name: part for name, part in own.items() if part is not None}
 
 
-_ANSWERS = Contraction, Cost, Estimate, Level, Mode, Rates, Regression, Result
-_CHOICES = Anchor, Decision, Ladder, Structure, Trial, Tuning
-_ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs
+_ANSWERS = Contraction, Cost, DrawWeights, Estimate, Level, Mode, Rates, Regression, Result
+_CHOICES = Anchor, Arrowhead, Decision, Ladder, Structure, Trial, Tuning
+_ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs, Weights
 _CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE), _fields)

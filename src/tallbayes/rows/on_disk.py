@@ -21,10 +21,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallbayes.errors import TableError, explain
+from tallbayes.programs.later import jax
 from tallbayes.rows.atomic import replacing, sync_file, take_place
 from tallbayes.rows.table import CHUNK_ROWS, MAX_THREADS, Table, capacity_for
 from tallbayes.threads import num_cores

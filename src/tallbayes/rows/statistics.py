@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 
+from tallbayes.programs.later import jax
 from tallbayes.rows.table import by_blocks
 
 # Rows side by side make inner loops long: five times as fast at 20 columns.

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallbayes.errors import DataError, explain
+from tallbayes.programs.later import jax, named_leaves
 from tallbayes.threads import num_cores
 
 TILE_ROWS = 256
@@ -56,12 +56,12 @@ class Table:
 
 def check_rows(data: Any) -> Any:
     """The same pytree as NumPy arrays, or a DataError: shared leading axis, numeric, finite, not empty."""
-    paths = jax.tree_util.tree_leaves_with_path(data)
-    if not paths:
+    leaves = named_leaves(data)
+    if not leaves:
         raise DataError(explain("a pytree of arrays", repr(data), '{"x": X, "y": y} with a row per entry'))
     lengths = {}
-    for path, leaf in paths:
-        name = jax.tree_util.keystr(path) or "data"
+    for path, leaf in leaves:
+        name = path or "data"
         array = np.asarray(leaf)
         if array.dtype.kind not in "biuf":
             raise DataError(
@@ -87,7 +87,7 @@ def check_rows(data: Any) -> Any:
         raise DataError(explain("arrays with the same number of rows", f"{lengths}", "check how they were cut"))
     if 0 in lengths.values():
         raise DataError(explain("at least one row", "0 rows", "check the filter that made the data"))
-    return jax.tree.map(np.asarray, data)
+    return data if all(isinstance(leaf, np.ndarray) for _, leaf in leaves) else jax.tree.map(np.asarray, data)
 
 
 def make_table(arrays: Any, dtype: str, shuffle: bool = False, units: Any = None) -> Table:

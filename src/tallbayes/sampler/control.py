@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
@@ -32,6 +30,7 @@ from tallbayes.estimator.ladder import Ladder
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats
+from tallbayes.programs.later import jax, jitted, jnp
 from tallbayes.sampler.gradients import Inputs, whitened_remainder
 from tallbayes.sampler.roles import Dynamics, GradientEstimator
 
@@ -87,14 +86,14 @@ def make_control(target: Target, observables: Observables, anchor: Anchor, units
     return Control(used, np.where(used, slope, 0.0), np.where(used, total, 0.0))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jitted(static_argnums=(0, 1))
 def _slopes(target: Target, observables: Observables, mode: Any, units: Any, points: Any, moves: Any) -> jax.Array:
     """D g at each point along its own direction."""
     values = partial(observables.values, target, mode, units=units)
     return jax.lax.map(lambda pair: jax.jvp(values, (pair[0],), (pair[1],))[1], (points, moves), batch_size=32)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jitted(static_argnums=(0, 1))
 def _bends(target: Target, observables: Observables, mode: Any, units: Any, first: Any, second: Any) -> jax.Array:
     """D^2 g at the centre, along pairs of directions."""
     values = partial(observables.values, target, mode, units=units)

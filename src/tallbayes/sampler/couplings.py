@@ -13,10 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from tallbayes.errors import MethodError, explain
+from tallbayes.programs.later import jax, jnp
 from tallbayes.sampler.minibatch import Draws, distinct
 from tallbayes.sampler.roles import Sampling
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
+from tallbayes.programs.later import jax, jnp
 from tallbayes.sampler.randomness import Words, normals, words_per_index, words_per_normal
 from tallbayes.sampler.roles import GradientEstimator
 

@@ -15,11 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.errors import MethodError, explain
+from tallbayes.programs.later import jax, jnp
 
 
 @dataclass(frozen=True)

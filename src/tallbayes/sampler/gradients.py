@@ -17,7 +17,7 @@ The exponential step wants what is left of it beyond the Gaussian at theta_0, in
     W^T [ grad log prior - its linear part + grad log pi(theta_0 | X) + (b - 1) G + (c - 1) H_X v + (N/n) sum ... ]
 
 formed without the parts that cancel. A batch is either n rows gathered at once, n fixed when the program is compiled,
-or a run of consecutive rows read in slabs of four, n an argument.
+or a run of consecutive rows read in slabs of four, or of 64 beside very many parameters, n an argument.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from tallbayes.anchor.sums import density_terms
 from tallbayes.errors import MethodError, explain
+from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.whitening import Whitening
 from tallbayes.model.model import Target
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.table import TILE_ROWS
 from tallbayes.sampler.draws import gather
 from tallbayes.sampler.minibatch import WithReplacement
 from tallbayes.sampler.roles import GradientEstimator, Sampling
 
 SLAB_ROWS = 4
+# Where a step costs as much as thousands of rows.
+LONG_SLAB_ROWS = 64
 
 
 class Centre(NamedTuple):
-    """The point of expansion theta_0: G and H_X of the likelihood, gradient and precision H of the posterior, W.
+    """The point of expansion theta_0: G and H_X of the likelihood, gradient of the posterior, its precision H with W.
 
-    Where d is too large for a dense Hessian, H_X is None and H and W are diagonals. `mismatch` is I - W^T H' W with H'
+    Where d is too large for a Hessian, H_X is None and H and W are diagonals. `mismatch` is I - W^T H' W with H'
     minus the posterior's Hessian at theta_0, where W was not made from it.
     """
 
@@ -51,23 +53,25 @@ class Centre(NamedTuple):
     gradient: jax.Array
     hessian: Any
     posterior_gradient: jax.Array
-    precision: jax.Array
-    whitening: jax.Array
+    whitening: Whitening
     mismatch: Any = None
+
+    @property
+    def slab_rows(self) -> int:
+        """Rows of a batch that are read together."""
+        return LONG_SLAB_ROWS if isinstance(self.hessian, Arrowhead) else SLAB_ROWS
 
     def move(self, state: jax.Array) -> jax.Array:
         """v = W z."""
-        return self.whitening * state if self.whitening.ndim == 1 else self.whitening @ state
+        return self.whitening.move(state)
 
     def pull_back(self, gradient: jax.Array) -> jax.Array:
         """W^T grad."""
-        return gradient * self.whitening if self.whitening.ndim == 1 else gradient @ self.whitening
+        return self.whitening.pull_back(gradient)
 
     def square_length(self, displacement: jax.Array) -> jax.Array:
         """v^T H v, the squared distance in posterior sds."""
-        if self.precision.ndim == 1:
-            return displacement @ (self.precision * displacement)
-        return displacement @ (self.precision @ displacement)
+        return displacement @ self.whitening.times(displacement)
 
 
 class Runs(NamedTuple):
@@ -255,7 +259,7 @@ def row_terms(
         num_rows = inputs.num_rows.astype(displacement.dtype)
         return num_rows / estimator.batch_size * _centred_terms(target, inputs.centre, displacement, batch, b, c)
     count = inputs.num_rows if estimator.batch_size is None else inputs.batch_size
-    length = TILE_ROWS if estimator.batch_size is None else SLAB_ROWS
+    length = TILE_ROWS if estimator.batch_size is None else inputs.centre.slab_rows
 
     def slab(number: jax.Array, total: jax.Array) -> jax.Array:
         offset = number * length + jnp.arange(length, dtype=jnp.int32)

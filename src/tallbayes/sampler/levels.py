@@ -13,15 +13,16 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.sums import Curvature
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.moments import Floats, Moments
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table, capacity_for
 from tallbayes.sampler.control import Control, make_control
@@ -35,6 +36,8 @@ from tallbayes.sampler.windows import PathEnd
 # Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
 STEP_OVERHEAD = 4
 INDEXED_OVERHEAD = 16
+# 60 ns a parameter beside 20 to 30 ns a row, at 10,000 levels.
+ARROW_OVERHEAD = 2
 MOST_LISTED = 2**22
 
 
@@ -110,6 +113,8 @@ class Problem:
     @property
     def step_overhead(self) -> int:
         """A row of codes costs a small part of what it does as columns, the products with W are the same."""
+        if isinstance(self.ground.anchor.precision, Arrowhead):
+            return ARROW_OVERHEAD * self.dimension
         indexed = self.plan.target.layout.indexed is not None
         return INDEXED_OVERHEAD + self.dimension if indexed else STEP_OVERHEAD
 
@@ -233,15 +238,21 @@ def make_problem(
     return Problem(ground, ladder, batch_size, rows, seed, may_blend=may_blend)
 
 
-def problem_nowhere(plan: Plan, table: Table, diagonal: bool) -> Problem:
+def problem_nowhere(plan: Plan, table: Table, curvature: Curvature) -> Problem:
     """A problem of the same shapes as any with this plan, before there is an anchor."""
-    d = plan.target.dimension
-    shape = (d,) if diagonal else (d, d)
+    d, arms = plan.target.dimension, plan.target.layout.arms
+    flat: Any = np.zeros((d, d)) if curvature is Curvature.DENSE else None
+    precision: Any = np.eye(d) if curvature is Curvature.DENSE else np.ones(d)
+    if curvature is Curvature.ARROW:
+        assert arms is not None
+        m = d - arms.count
+        flat = Arrowhead(arms.first, np.zeros(arms.count), np.zeros((arms.count, m)), np.zeros((m, m)))
+        precision = Arrowhead(arms.first, np.ones(arms.count), flat.limbs, np.eye(m))
     nowhere = Anchor(
         mode=np.zeros(d),
         likelihood_gradient=np.zeros(d),
-        likelihood_hessian=None if diagonal else np.zeros(shape),
-        precision=np.ones(d) if diagonal else np.eye(d),
+        likelihood_hessian=flat,
+        precision=precision,
         log_density=0.0,
         passes=0.0,
         num_rows=table.num_rows,
@@ -252,9 +263,9 @@ def problem_nowhere(plan: Plan, table: Table, diagonal: bool) -> Problem:
     return make_problem(plan, table, nowhere, Ladder(1.0), seed=0, pairs=(), batch_size=1)
 
 
-def compile_ahead(plan: Plan, table: Table, diagonal: bool) -> list[Callable[[], Any]]:
+def compile_ahead(plan: Plan, table: Table, curvature: Curvature) -> list[Callable[[], Any]]:
     """Tasks that compile the two programs of a plan, for any anchor: they run paths of no steps at all."""
-    problem = problem_nowhere(plan, table, diagonal)
+    problem = problem_nowhere(plan, table, curvature)
     return [partial(_no_steps_level, problem), partial(_no_steps_contraction, problem)]
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import jax
-import jax.numpy as jnp
+from typing import Any
 
 from tallbayes.errors import MethodError, explain
+from tallbayes.programs.later import jax, jnp
 
-Draws = Callable[[int, jax.Array], jax.Array]
+Draws = Callable[[int, Any], Any]
 
 
 @dataclass(frozen=True)

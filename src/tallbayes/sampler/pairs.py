@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from tallbayes.programs.later import jax, jnp
 from tallbayes.sampler.draws import Draws, pick, run_steps
 from tallbayes.sampler.gradients import Inputs
 from tallbayes.sampler.paths import (
@@ -45,7 +44,7 @@ def sample_pair(
     def apart(states: jax.Array) -> jax.Array:
         move = displacement_of(plan, inputs, states[0] - states[1])
         whole = inputs.centre.square_length(move)[None]
-        return whole if inputs.centre.whitening.ndim == 1 else jnp.concatenate([whole, move**2])
+        return whole if inputs.centre.hessian is None else jnp.concatenate([whole, move**2])
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
         here = jax.random.fold_in(run_key, number)

@@ -23,13 +23,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
 from tallbayes.sampler.control import make_paired_step, second_order
@@ -72,7 +71,7 @@ def make_inputs(
     """
 
     def place(part: Any) -> Any:
-        return None if part is None else jax.device_put(np.asarray(part, dtype))
+        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf, dtype)), part)
 
     with jax.enable_x64(True):
         centre = Centre(
@@ -80,8 +79,7 @@ def make_inputs(
             gradient=place(anchor.likelihood_gradient),
             hessian=place(anchor.likelihood_hessian),
             posterior_gradient=place(anchor.gradient),
-            precision=place(anchor.precision),
-            whitening=place(anchor.whitening),
+            whitening=place(anchor.whitener),
             mismatch=place(anchor.mismatch),
         )
         runs = Runs(np.int32(table.num_rows))
@@ -123,7 +121,7 @@ class Move(NamedTuple):
     strained: jax.Array
 
 
-Step = Callable[[jax.Array, jax.Array, jax.Array, Any], Move]
+Step = Callable[[Any, Any, Any, Any], Move]
 
 
 def make_step(plan: Plan, inputs: Inputs) -> Step:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from tallbayes.programs.later import jax, jnp
 
 NARROW_BOUND = 2**16
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
+from tallbayes.programs.later import jax, jnp
 
 
 class PathEnd(NamedTuple):

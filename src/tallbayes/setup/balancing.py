@@ -87,7 +87,7 @@ def likely_balanced(target: Target, num_rows: int) -> bool:
 def foresee_rows(target: Target, table: Table, anchor: Anchor, tolerance: float) -> tuple[float, int]:
     """Row gradients of the paths about an anchor, and rows read to foresee them."""
     bound, ranges = Bound(target, table), _spread_out(table)
-    found = np.concatenate([sizes(bound, anchor.mode, anchor.whitening, *each) for each in ranges])
+    found = np.concatenate([sizes(bound, anchor.mode, anchor.whitener, *each) for each in ranges])
     noise = table.num_rows**2 * float(np.mean(found**2)) / len(anchor.mode)
     return ROWS_A_VARIANCE * noise / tolerance**2, len(found)
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.model.constraints import Real
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
+from tallbayes.programs.later import jax, jitted, jnp
 
 REACH = 3.0
 POINTS = 129
@@ -59,7 +58,7 @@ def find_corners(target: Target, centre: Floats, sd: Floats) -> tuple[Corner, ..
     )
 
 
-@jax.jit(static_argnums=0)
+@jitted(static_argnums=0)
 def _slopes(target: Target, centre: jax.Array, sd: jax.Array, points: jax.Array) -> jax.Array:
     def along(place: jax.Array, s: jax.Array) -> jax.Array:
         return jax.grad(lambda each: target.log_prior(centre.at[place].add(each * sd[place])))(s)

@@ -50,11 +50,11 @@ class Known:
         """The mode's, or that of the best point so far where the log posterior is curved downwards all around it."""
         if self.prepared is not None:
             return self.prepared.anchor
-        if self.point is None or self.placed is None or self.point.hessian.ndim == 0 or not self.point.is_finite:
+        if self.point is None or self.placed is None or not self.point.is_curved or not self.point.is_finite:
             return None
         found = anchor_at(self.point, 0.0, self.placed.table.num_rows)
         try:
-            proper = bool(np.all(found.curvatures > 0) and np.isfinite(found.whitening).all())
+            proper = bool(found.is_proper and np.isfinite(found.whitening).all())
         except np.linalg.LinAlgError:
             return None
         return found if proper else None

@@ -11,11 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from tallbayes.errors import DataError, explain
 from tallbayes.model.model import Model
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.columns import TIME_KINDS
 from tallbayes.rows.on_disk import Column
 

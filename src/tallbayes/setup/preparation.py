@@ -6,22 +6,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-import jax
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import average, expand
 from tallbayes.anchor.importance import list_rows
-from tallbayes.anchor.mode import anchor_at
+from tallbayes.anchor.mode import anchor_at, curvature_kept
 from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.probing import make_probe
 from tallbayes.anchor.recentring import anchor_on_average, find_mode_or_balance
-from tallbayes.anchor.sums import Curvature, can_average
+from tallbayes.anchor.sums import can_average
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.estimator.estimands import Estimands, Tolerances
+from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.weights import WEIGHT, require_weights, weighted
 from tallbayes.programs.canary import require_sound
+from tallbayes.programs.later import jax
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored, map_table
 from tallbayes.rows.statistics import needs_float64
@@ -206,11 +207,10 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
                 "anchor=None to find the mode anew",
             )
         )
-    curvature = Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
     averages = None
     if anchor.knows_averages and can_average(target):
         averages = average(target, table, anchor.mode, anchor.whitening, executor)
-    here = averages.here if averages else expand(target, table, anchor.mode, executor, curvature=curvature)
+    here = averages.here if averages else expand(target, table, anchor.mode, executor, curvature=curvature_kept(anchor))
     apart = _apart(anchor, here.gradient, here.hessian)
     if not apart < 0.01:
         raise DataError(
@@ -222,19 +222,25 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
         )
     found = replace(anchor_at(here, passes=1, num_rows=table.num_rows), reason=anchor.reason)
     if averages is not None:
-        return replace(anchor_on_average(averages, anchor.precision, anchor), passes=1, reason=anchor.reason)
+        return replace(
+            anchor_on_average(averages, np.asarray(anchor.precision), anchor), passes=1, reason=anchor.reason
+        )
     if not anchor.recentred:
         return found
     return replace(found, precision=anchor.precision, hessian=found.precision, has_mode=anchor.has_mode)
 
 
-def _apart(anchor: Anchor, gradient: np.ndarray, hessian: np.ndarray) -> float:
+def _apart(anchor: Anchor, gradient: np.ndarray, hessian: Any) -> float:
     """How far gradient and Hessian are from the anchor's own, in its posterior sds."""
-    w, change = anchor.whitening, gradient - anchor.gradient
-    if anchor.is_diagonal:
-        return float(max(np.abs(w * change).max(), np.abs(w**2 * hessian - 1).max()))
+    w, slope = anchor.whitening, np.abs(anchor.whitener.pull_back(gradient - anchor.gradient)).max()
     own = anchor.precision if anchor.hessian is None else anchor.hessian
-    return float(max(np.abs(w.T @ change).max(), np.abs(w.T @ (hessian - own) @ w).max()))
+    if isinstance(own, Arrowhead):
+        # Along a few random directions, each as long as all unit vectors together.
+        z = np.random.default_rng(0).standard_normal((4, len(anchor.mode)))
+        change = anchor.whitener.pull_back((hessian - own).times(anchor.displacements(z)))
+        return float(max(slope, np.abs(change).max()))
+    change = w**2 * hessian - 1 if anchor.is_diagonal else w.T @ (hessian - own) @ w
+    return float(max(slope, np.abs(change).max()))
 
 
 def with_listing(prepared: Prepared, executor: Executor | None = None, folder: Path | None = None) -> Prepared:

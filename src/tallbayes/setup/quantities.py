@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
@@ -19,9 +17,12 @@ from tallbayes.model.observables import Observables
 from tallbayes.model.space import shaped
 from tallbayes.moments import Floats
 from tallbayes.programs.identity import identify, output_of
+from tallbayes.programs.later import jax, jitted, jnp
 from tallbayes.structure import Structure
 
 LAPLACE_DRAWS = 1024
+# Draws of very many parameters are read a few at a time.
+FEWEST_DRAWS, MOST_NUMBERS = 64, 2**22 + 2**12
 
 
 def make_estimands(
@@ -42,7 +43,7 @@ def touched_by(target: Target, estimands: Estimands, mode: Floats, units: Any, s
     touched = np.zeros(len(estimands.labels()), bool)
     if not slow:
         return touched
-    moves = np.eye(target.dimension)[list(slow)]
+    moves = (np.arange(target.dimension) == np.array(slow)[:, None]).astype(np.float64)
     with jax.enable_x64(True):
         slopes = jax.vmap(lambda move: target.moved(jnp.asarray(mode), move, units))(jnp.asarray(moves))
     reported, start = np.any(np.asarray(slopes) != 0, axis=0), 0
@@ -53,7 +54,7 @@ def touched_by(target: Target, estimands: Estimands, mode: Floats, units: Any, s
     return touched
 
 
-@partial(jax.jit, static_argnums=0)
+@jitted(static_argnums=0)
 def _reported(target: Target, vector: jax.Array, units: Any) -> jax.Array:
     return target.reported_vector(vector, units)
 
@@ -125,7 +126,7 @@ def output_structure(name: str, function: Callable[[Any], Any], theta: Any) -> S
     return structure
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@jitted(static_argnums=(0, 1))
 def _read(
     target: Target, observables: Observables, mode: jax.Array, draws: jax.Array, directions: jax.Array, units: Any
 ) -> Any:
@@ -140,7 +141,7 @@ def observed_values(
     """All observables at mode + draws, and their derivatives along directions; by one program for any few draws."""
     if observables.moments and target.reports_itself and not observables.functions:
         return np.hstack([draws, draws**2]), np.hstack([directions, 2 * draws * directions])
-    size = 1 + LAPLACE_DRAWS
+    size = min(1 + LAPLACE_DRAWS, max(FEWEST_DRAWS, MOST_NUMBERS // draws.shape[1]))
     parts = []
     for start in range(0, len(draws), size):
         both = (np.zeros((size, draws.shape[1])), np.zeros((size, draws.shape[1])))

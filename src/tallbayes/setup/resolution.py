@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
@@ -19,6 +18,7 @@ from tallbayes.anchor.gaussian_level import observed_values
 from tallbayes.estimator.estimands import Estimands, Summary, Tolerances
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
+from tallbayes.programs.later import jax
 from tallbayes.setup.quantities import LAPLACE_DRAWS
 
 ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53}

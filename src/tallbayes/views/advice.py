@@ -91,7 +91,7 @@ def next_step(result: Result, door: Door) -> str:
     status = result.status
     prior, tolerance = (f"`{door.option(name)}`" for name in ("prior_scale", "tolerance"))
     if status in BUDGETS:
-        if not result.levels:
+        if not result.is_sampled:
             return f"allow more time: {door.go_on()}"
         paid = " goes on from where this run stopped" if door.keeps_work else " with more time"
         return f"{door.go_on()}{paid}; or ask for less, with a larger {tolerance}"

@@ -124,7 +124,7 @@ def _numbers(result: Result, verdict: Verdict) -> str:
     count, total = len(standing.missed), standing.total
     if result.status in UNTRUSTED:
         return "neither they nor their errors can be relied on"
-    if not result.levels:
+    if not result.is_sampled:
         return "a normal approximation alone, whose errors are unknown, as no path was run"
     one, many = _nouns(verdict.kinds)
     said = "by their stated errors " if result.status in DOUBTFUL else ""
@@ -140,7 +140,7 @@ def _unknown(result: Result, standing: Standing) -> str:
     """Of how many numbers the error is not known, and why."""
     if not standing.unknown:
         return ""
-    why = ", as too few levels were sampled" if len(result.levels) < 3 else ""
+    why = ", as too few levels were sampled" if len(result.levels) < 3 and result.weighing is None else ""
     some = (
         "error unknown" if standing.unknown == len(standing.missed) else f"{standing.unknown:,} with an error unknown"
     )
@@ -150,7 +150,7 @@ def _unknown(result: Result, standing: Standing) -> str:
 def _ends(result: Result, verdict: Verdict) -> str:
     """The same of the ends of intervals, as far as they are shown."""
     standing = verdict.ends
-    if standing is None or not standing.total or not result.levels or result.status in UNTRUSTED:
+    if standing is None or not standing.total or not result.is_sampled or result.status in UNTRUSTED:
         return ""
     tolerance = neat(end_tolerance(result)[0])
     count, total = len(standing.missed), standing.total

@@ -9,11 +9,12 @@ from math import isfinite
 import numpy as np
 
 from tallbayes.results.coefficients import Ends, interval_ends
-from tallbayes.results.result import Mode, Result
+from tallbayes.results.result import DrawWeights, Mode, Result
 from tallbayes.views.advice import unquoted
 from tallbayes.views.headline import Headline, headline
 from tallbayes.views.numbers import ROUGH, UNKNOWN, fixed, neat, plain
 from tallbayes.views.tables import Component, Grid, components, levels, measured, passes, places, trials
+from tallbayes.weighing.weights import MOST_TAIL
 
 MAX_ROWS = 24
 WIDTH = 110
@@ -57,6 +58,7 @@ def details(result: Result, ends: Ends | None) -> str:
         *([] if ends is None else [_ends(result, ends)]),
         *_modes(result),
         *([_levels(result), _rates(result)] if result.levels else []),
+        *([] if result.weighing is None else [about_weights(result.weighing)]),
         _cost(result),
         *_tuning(result),
         *(["\n".join(result.notes)] if result.notes else []),
@@ -142,6 +144,16 @@ def _ends(result: Result, ends: Ends) -> str:
 def _levels(result: Result) -> str:
     about = "(largest component of any quantity; consistency in standard errors)"
     return f"{laid_out('level', levels(result))}\n{about}"
+
+
+def about_weights(weighing: DrawWeights) -> str:
+    """How many draws, and how their weights behave."""
+    tail = f"their tail index {fixed(weighing.tail, 2)}" if isfinite(weighing.tail) else "with no tail"
+    share, largest = plain(100 * weighing.efficiency), plain(weighing.largest)
+    return (
+        f"weights: {weighing.draws:,} draws about a Gaussian in balance, worth {share}% of as many from the posterior; "
+        f"the largest weighs {largest} times the mean, {tail} (trusted up to {plain(MOST_TAIL)})"
+    )
 
 
 def _rates(result: Result) -> str:

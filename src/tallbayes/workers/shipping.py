@@ -20,11 +20,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from tallbayes.errors import InputError, WorkerError, explain, require_extra
 from tallbayes.programs.canary import require_sound
+from tallbayes.programs.later import jax
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.listing import Listing, mapped_listing
 from tallbayes.rows.on_disk import Stored, map_table, open_table

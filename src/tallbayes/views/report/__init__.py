@@ -191,7 +191,7 @@ def _lead(result: Result, effects: Effects, settings: dict[str, Any]) -> str:
     known = result.cost.num_data > 0
     given = f", given {counted(result.cost.num_data, 'row')}{source}" if known else ", of which no row was read yet"
     # What the intervals say is no finding where their errors are not known.
-    told = finding(effects) if result.status in KNOWN_ERRORS and result.levels else ""
+    told = finding(effects) if result.status in KNOWN_ERRORS and result.is_sampled else ""
     told = f"At the heaviest mode, {told[:1].lower()}{told[1:]}" if told and result.modes else told
     return f"{what}{size}{given}. {told}".strip()
 
@@ -204,7 +204,7 @@ def _status(result: Result, effects: Effects, settings: dict[str, Any]) -> Marku
     if top.is_good:
         return join([element("p", f"✓ {_sentence(top.line)}", class_="status"), about])
     meaning = MEANINGS.get(result.status, "" if result.converged else NOT_TO_BE_TRUSTED)
-    if result.status in BUDGETS and not result.levels:
+    if result.status in BUDGETS and not result.is_sampled:
         meaning = NORMAL_NUMBERS if has_numbers(result) else NO_NUMBERS
     step = element("p", element("strong", "What to do: "), typed(f"{top.step}.")) if top.step else None
     content = [

@@ -23,9 +23,10 @@ def cost(result: Result, settings: dict[str, Any]) -> Markup:
 
 def _summary(result: Result) -> Markup:
     spent, rows = result.cost, result.cost.num_data
+    read = "row gradients along paths" if result.weighing is None else "densities of rows at draws"
     words = (
         f"{plain(spent.seconds, 3)} seconds: {passes(spent.passes)} over the {counted(rows, 'row')} "
-        f"to set up, then {spent.evaluations:,} row gradients along paths, as many as {passes(spent.epochs)}."
+        f"to set up, then {spent.evaluations:,} {read}, as many as {passes(spent.epochs)}."
     )
     return element("p", words)
 

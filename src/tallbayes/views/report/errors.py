@@ -75,10 +75,12 @@ def _budget(result: Result, effects: Effects) -> Markup:
         column("error / asked", [share(each) for each in shares]),
         PageColumn("accuracy", ["met" if each.met else "not met" for each in estimates], numeric=False),
     ]
+    left = "paths (standard error), and what the levels that were not sampled would still add (bias bound)"
+    if result.weighing is not None:
+        left = "draws (standard error), and what their skewness and a division by their weights may add (bias bound)"
     words = (
-        "Two errors are left in every number: the statistical one of finitely many paths (standard error), and what "
-        "the levels that were not sampled would still add (bias bound). Held against the accuracy asked for is the "
-        f"root of the sum of their squares. {_total(result, shares)}"
+        f"Two errors are left in every number: the statistical one of finitely many {left}. Held against the accuracy "
+        f"asked for is the root of the sum of their squares. {_total(result, shares)}"
     )
     caption = "Error budget: the worst component of every quantity, in that quantity’s own units."
     return join([element("h3", "Error budget"), element("p", words), table(caption, "quantity", names, columns)])
@@ -87,7 +89,7 @@ def _budget(result: Result, effects: Effects) -> Markup:
 def _total(result: Result, shares: Sequence[float]) -> str:
     if shares and all(isfinite(each) for each in shares):
         return f"At worst that is {share(max(shares))} of it."
-    if len(result.levels) < 3:
+    if len(result.levels) < 3 and result.weighing is None:
         return "Here the bias bound is unknown: that takes three levels at least."
     return "Where one of the two is unknown, so is the whole."
 
@@ -121,9 +123,10 @@ def _about_ends(result: Result, effects: Effects) -> list[str]:
         return ["The errors of the ends are unknown: that takes three levels at least."]
     side, place = np.unravel_index(np.argmax(np.where(known, errors, -1.0)), errors.shape)
     largest = float(errors[side, place])
+    samples = "paths" if result.weighing is None else "draws"
     which = f"the {('lower', 'upper')[side]} one of {effects.in_order[place].term.short}"
     sentences = [
-        "The ends of the 95% intervals are quantiles of the same paths. Their Monte Carlo errors are "
+        f"The ends of the 95% intervals are quantiles of the same {samples}. Their Monte Carlo errors are "
         f"{share(float(np.median(errors[known])))} of a posterior sd in the median, {share(largest)} at most ({which})."
     ]
     tolerance, asked = end_tolerance(result)

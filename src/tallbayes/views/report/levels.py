@@ -18,8 +18,13 @@ from tallbayes.views import tables
 from tallbayes.views.report.charts import Plot, Series, decay
 from tallbayes.views.report.markup import Markup, columns_of, counted, element, fixed, join, noted, plain, share, table
 from tallbayes.views.tables import level_names, units
+from tallbayes.views.text import about_weights
 
 MOST_SERIES = 4
+ABOUT_WEIGHTS = (
+    "The answer is that of a Gaussian which is right about the posterior on average, and what draws about it add, each "
+    "with the weight that the posterior gives it. No step size and no length of a path is in it."
+)
 ROUGH = 0.2
 UNUSUAL = 1.5
 ALPHA, BETA = "\N{GREEK SMALL LETTER ALPHA}", "\N{GREEK SMALL LETTER BETA}"
@@ -31,6 +36,9 @@ def levels(result: Result) -> Markup:
         "The answer is a sum over levels, each a difference between paths of one step size and of half that size. "
         "The finer the level, the smaller its variance and mean ought to be, so that few of its dear paths are enough."
     )
+    if result.weighing is not None:
+        told = about_weights(result.weighing).removeprefix("weights: ")
+        return join([element("h3", "Weights"), element("p", f"{ABOUT_WEIGHTS} There are {told}.")])
     if not result.levels:
         return join([element("h3", "Levels"), element("p", "None: the run ended before its first paths.")])
     words = [_about_rates(result), _contraction(result), _tails(result), _agreement(result)]

@@ -1,0 +1,315 @@
+"""Small tables at once: a family's rows in memory, answered by weights, in NumPy alone.
+
+    rows checked -> the mode and the Gaussian in balance -> draws with weights -> the result
+
+Whatever speaks against it (other rows or quantities, a second mode, weights that do not behave, too many draws) hands
+the question over to another method, with a word of why.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.estimation.question import Question, read_changes
+from tallbayes.estimation.weighed import HandedOver, conclude_weighed, refine_weighed
+from tallbayes.estimator.estimands import Estimands, Quantity, resolve_tolerances
+from tallbayes.methods.weighted import Weighted
+from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.model import Model
+from tallbayes.model.observables import Observables
+from tallbayes.model.weights import weigh
+from tallbayes.moments import Floats
+from tallbayes.posterior.coordinates import Entries, Part, Reading
+from tallbayes.progress import Report, reporter, teller
+from tallbayes.results.result import Regression, Result
+from tallbayes.setup.preparation import check_data
+from tallbayes.structure import Structure
+from tallbayes.watch import aside, begin, watching
+from tallbayes.weighing.balance import STARTS, another_mode, balanced, find_mode, whitening_of
+from tallbayes.weighing.proposal import Proposal
+from tallbayes.weighing.regression import PlainRegression, plain_regression
+from tallbayes.weighing.replicates import Replicated, replicate_block
+from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing, replicate_up, weigh_up
+
+MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**14, 256, 2**21
+SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
+# Rows times draws: about a second.
+MOST_ROWS_READ = 1e8
+
+
+@dataclass(frozen=True, eq=False)
+class SmallTable:
+    """A family with its rows, the Gaussian in balance, and how parameters are read off theta: a `DrawSource`."""
+
+    regression: PlainRegression
+    anchor: Anchor
+    reading: Reading
+    proposal: Proposal
+    matrix: Floats
+
+    @property
+    def num_rows(self) -> int:
+        return self.regression.num_rows
+
+    def blocks(self, numbers: range) -> Iterator[tuple[Floats, Floats, Floats]]:
+        for number in numbers:
+            z = self.proposal.block(number)
+            yield z, *self.look(z)
+
+    def look(self, z: Floats) -> tuple[Floats, Floats]:
+        moves = self.anchor.displacements(z)
+        return self.regression.log_density(self.anchor.mode + moves), self.values(moves)
+
+    def replicates(self, numbers: range, base: Floats, exact: np.ndarray) -> Iterator[Replicated]:
+        for number in numbers:
+            yield replicate_block(self.look, self.proposal, number, base, exact)
+
+    def values(self, moves: Floats) -> Floats:
+        """What is reported, less that at the centre, and its squares."""
+        moved = self._constrained(moves) @ self.matrix.T
+        return np.hstack([moved, moved**2])
+
+    def _constrained(self, moves: Floats) -> Floats:
+        """How far theta moves when u does."""
+        moved = moves.copy()
+        for place in self._positive:
+            moved[:, place] = np.exp(self.anchor.mode[place]) * np.expm1(moves[:, place])
+        return moved
+
+    @property
+    def _positive(self) -> list[int]:
+        extras = self.regression.layout.extras
+        return list(range(self.regression.dimension - extras, self.regression.dimension))
+
+    def reported(self) -> Floats:
+        """What is reported at the centre."""
+        theta = self.anchor.mode.copy()
+        theta[self._positive] = np.exp(theta[self._positive])
+        return self.matrix @ theta + (0.0 if self.reading.offset is None else self.reading.offset)
+
+    def gaussian(self) -> Floats:
+        """E of `values` under the Gaussian: exact, also of exp of a normal number."""
+        first = np.zeros(len(self.matrix))
+        second = np.sum((self.matrix @ self.anchor.whitening) ** 2, axis=1)
+        for place in self._positive:
+            (rows,) = np.nonzero(self.matrix[:, place])
+            scale = self.matrix[rows, place] * np.exp(self.anchor.mode[place])
+            growth = float(self.anchor.covariance[place, place])
+            first[rows] = scale * np.expm1(growth / 2)
+            second[rows] = scale**2 * (np.exp(2 * growth) - 2 * np.exp(growth / 2) + 1)
+        return np.concatenate([first, second])
+
+
+@dataclass(frozen=True, eq=False)
+class ExactLevel:
+    """Expectations under a Gaussian that are known without draws."""
+
+    mean: Floats
+    draws: int = 0
+
+    @property
+    def variance(self) -> Floats:
+        return np.zeros_like(self.mean)
+
+    @property
+    def covariance(self) -> Floats:
+        return np.zeros(len(self.mean) // 2)
+
+    @property
+    def kurtosis(self) -> Floats:
+        return np.full_like(self.mean, 3.0)
+
+    def extended(self, draws: float) -> ExactLevel:
+        return self
+
+
+def answer_small(asked: Question, method: Weighted, report: Report, started: float) -> Result | HandedOver:
+    """The result, or why there is none by these means."""
+    if not _applies(asked):
+        return HandedOver()
+    begin("checking rows")
+    model, rows = aside(_checked, asked)
+    count, width = len(rows["y"]), model.layout.width(rows)
+    dimension = model.layout.heads * (width + model.layout.intercept) + model.layout.extras
+    affordable = asked.budget.max_evaluations >= 2 * FIRST_DRAWS * count
+    if count > MOST_ROWS or dimension > MOST_PARAMETERS or count * dimension > MOST_NUMBERS or not affordable:
+        return HandedOver()
+    begin("mode")
+    regression = plain_regression(model, rows, _unit(model, rows))
+    found = aside(_centred, regression, model, asked.seed)
+    if isinstance(found, HandedOver):
+        return found
+    reading, matrix = _reading(model, rows, width)
+    proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)
+    source = SmallTable(regression, found, reading, proposal, matrix)
+    estimands = _estimands(asked.quantities, source)
+    goal = resolve_tolerances(asked.accuracy.kind, asked.accuracy.size, estimands)
+    level = ExactLevel(source.gaussian())
+    parts = source, proposal, estimands, level, goal, asked.budget, report
+    begin("sampling")
+    return _finished(asked, method, model, Weighing(*parts, MOST_ROWS_READ), started)
+
+
+def _finished(
+    asked: Question,
+    method: Weighted,
+    model: Model,
+    weighing: Weighing,
+    started: float,
+) -> Result | HandedOver:
+    table: Any = weighing.source
+    describe = partial(
+        conclude_weighed,
+        anchor=table.anchor,
+        reading=table.reading,
+        live=None,
+        regression=_regression(model),
+        settings=asked.settings("float64"),
+        method=method.in_brief,
+        keep_posterior=asked.keep_posterior,
+        notes=("modes: log-concave: one mode" if model.log_concave else SAME_MODE,),
+    )
+    weighed = replicate_up(weighing) if method.unbiased else weigh_up(weighing)
+    if not weighed.trouble and asked.accuracy.interval is not None:
+        weighed = refine_weighed(weighed, asked.accuracy.interval, describe)
+    if weighed.trouble:
+        return HandedOver(weighed.trouble)
+    seconds = weighing.seconds_before + time.monotonic() - started
+    kept = replace(weighed.weighing, seconds_before=seconds)
+    again = partial(_extend, asked, method, model, kept)
+    return describe(weighed, seconds=seconds, continuation=again)
+
+
+def _extend(
+    asked: Question,
+    method: Weighted,
+    model: Model,
+    weighing: Weighing,
+    **changes: Any,
+) -> Result:
+    """Go on to another tolerance or budget; by the other method, where weights no longer do."""
+    from tallbayes.estimation.estimate import answer_otherwise
+
+    changed = read_changes(asked, **changes)
+    question = changed.applied(asked)
+    goal = resolve_tolerances(question.accuracy.kind, question.accuracy.size, weighing.estimands)
+    with reporter(changed.progress) as report, watching(changed.budget.max_seconds, teller(report)) as watch:
+        further = replace(weighing, goal=goal, budget=changed.budget, report=report)
+        found = _finished(question, method, model, further, watch.started)
+    return found if isinstance(found, Result) else answer_otherwise(question, found)
+
+
+def _applies(asked: Question) -> bool:
+    wanted = (asked.quantities,) if isinstance(asked.quantities, str) else asked.quantities
+    named = wanted is None or (isinstance(wanted, list | tuple) and len(wanted) > 0 and all(map(_is_moment, wanted)))
+    in_memory = type(asked.data) is dict and {"x", "y"} & set(asked.data) and asked.stored is None
+    model = asked.model
+    is_family = getattr(model, "parts", None) is not None and (model.report is None or model.flat_report is not None)
+    return bool(is_family and named and in_memory and asked.anchor is None and _is_unneeded(asked))
+
+
+def _is_unneeded(asked: Question) -> bool:
+    """An executor that is one, and a ledger that could be made: an answer at once has no use for them."""
+    able = asked.executor is None or callable(getattr(asked.executor, "submit", None))
+    if asked.ledger is None:
+        return able
+    path = Path(asked.ledger)
+    return able and not path.exists() and path.absolute().parent.is_dir()
+
+
+def _is_moment(what: Any) -> bool:
+    return isinstance(what, str) and what in ("mean", "sd")
+
+
+def _checked(asked: Question) -> tuple[Model, Any]:
+    arrays = check_data(asked.model, asked.data)
+    return (asked.model, arrays) if asked.weights is None else weigh(asked.model, arrays, asked.weights)
+
+
+def _unit(model: Model, rows: Any) -> float:
+    """The size of the response where it has one: of its noise, where that is known."""
+    if CATALOGUE[model.family or ""].response != "real":
+        return np.inf
+    known = None if model.noise is None else model.noise.scale
+    return float(known or np.std(rows["y"]) or 1.0)
+
+
+def _centred(regression: PlainRegression, model: Model, seed: int) -> Anchor | HandedOver:
+    """The Gaussian in balance; handed over where a climb does not end, or ends in several places."""
+    start = np.zeros(regression.dimension)
+    found = find_mode(regression, start)
+    if found is None:
+        return HandedOver("weights: the climb to a mode did not end")
+    mode, at_mode, passes = found
+    if not model.log_concave and another_mode(regression, mode, whitening_of(at_mode.curvature), seed):
+        return HandedOver("weights: climbs from elsewhere do not end at the same mode")
+    centre, precision, more = balanced(regression, mode, at_mode.curvature)
+    here, prior = regression.at(centre), regression.prior(centre)
+    return Anchor(
+        mode=centre,
+        likelihood_gradient=here.gradient - prior.gradient,
+        likelihood_hessian=-(here.curvature - prior.curvature),
+        precision=precision,
+        log_density=here.value,
+        passes=passes + more + 1,
+        num_rows=regression.num_rows,
+        gradient=here.gradient,
+        hessian=here.curvature,
+    )
+
+
+def _reading(model: Model, rows: Any, width: int) -> tuple[Reading, Floats]:
+    """How parameters are read off theta, and the matrix of it."""
+    layout, scales = model.layout, (() if model.parts is None else tuple(model.parts.scales))
+    by_class = CATALOGUE[model.family or ""].by_class
+    shapes: dict[str, tuple[int, ...]] = {
+        "coefficients": (layout.heads, width) if by_class else (width,),
+        "intercept": (layout.heads,) if by_class else (),
+    }
+    kinds = {name: "real" if name in shapes else "positive" for name in scales}
+    parts = tuple(Part(kinds[name], (), shapes.get(name, ())) for name in scales)
+    size = sum(part.size for part in parts)
+    if model.flat_report is None:
+        one = {name: Structure.leaf(part.shape) for name, part in zip(scales, parts, strict=True)}
+        whole = Structure.container("dict", list(one.items())) if len(one) > 1 else one["coefficients"]
+        return Reading(whole, parts), np.eye(size)
+    assert model.structure is not None
+    flat_report = model.flat_report
+
+    def reported(flat: Floats) -> Floats:
+        theta, start = {}, 0
+        for name, part in zip(scales, parts, strict=True):
+            theta[name] = flat[start : start + part.size].reshape(part.shape)
+            start += part.size
+        return np.asarray(flat_report(theta if len(theta) > 1 else theta["coefficients"], model.units))
+
+    offset = reported(np.zeros(size))
+    matrix = np.stack([reported(unit) - offset for unit in np.eye(size)], axis=1)
+    row, column = np.nonzero(matrix)
+    entries = Entries(row.astype(np.int32), column.astype(np.int32), matrix[row, column])
+    return Reading(model.structure, parts, entries, offset), matrix
+
+
+def _estimands(wanted: Any, source: SmallTable) -> Estimands:
+    structure, size = source.reading.structure, len(source.matrix)
+    names = ("mean", "sd") if wanted is None else (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    quantities = tuple(Quantity(name, name, size * (name == "sd"), structure) for name in names)
+    first, second = np.split(source.gaussian(), 2)
+    sd = np.sqrt(np.maximum(second - first**2, 0.0))
+    scale = np.concatenate([sd, np.sqrt(2) * sd**2])
+    return Estimands(quantities, Observables(True, ()), source.reported(), scale, np.zeros(2 * size))
+
+
+def _regression(model: Model) -> Regression:
+    layout = model.layout
+    scale, freedom = (None, None) if model.noise is None else model.noise[1:]
+    parts = layout.heads, layout.intercept, layout.extras
+    return Regression(model.family or "", *parts, noise_scale=scale, degrees_of_freedom=freedom)

@@ -1,0 +1,247 @@
+"""Draws with weights of any model: log densities by one compiled program, wherever an executor puts them.
+
+A block of draws is a pure function of the posterior, the seed and its number; a ledger keeps what it found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.gaussian_level import laplace_level
+from tallbayes.anchor.screening import log_densities
+from tallbayes.estimation.conclusion import regression_of
+from tallbayes.estimation.question import Question, read_changes
+from tallbayes.estimation.small import MOST_NUMBERS, MOST_PARAMETERS, MOST_ROWS, MOST_ROWS_READ
+from tallbayes.estimation.weighed import HandedOver, conclude_weighed, refine_weighed
+from tallbayes.estimator.estimands import Estimands, resolve_tolerances
+from tallbayes.estimator.run import Goal
+from tallbayes.methods.weighted import Weighted
+from tallbayes.model.model import Target
+from tallbayes.model.observables import Observables
+from tallbayes.moments import Floats
+from tallbayes.progress import Report, reporter, teller
+from tallbayes.results.result import Result
+from tallbayes.rows.table import Table
+from tallbayes.setup.preparation import Prepared, with_probe
+from tallbayes.setup.quantities import observed_values
+from tallbayes.setup.record import Search
+from tallbayes.setup.tail_variances import tails_of
+from tallbayes.watch import aside, begin, count_rows, watching
+from tallbayes.weighing.proposal import Proposal
+from tallbayes.weighing.replicates import Replicated, replicate_block
+from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing, replicate_up, weigh_up
+from tallbayes.workers.executors import Executor, capacity_of, in_order
+from tallbayes.workers.sharing import hire
+from tallbayes.workers.tasks import Book
+
+Block = tuple[Floats, Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class DrawGround:
+    """What a block of draws stands on."""
+
+    target: Target
+    table: Table
+    anchor: Anchor
+    observables: Observables
+    proposal: Proposal
+
+    def look(self, z: Floats) -> Block:
+        """log pi and the observables at draws z."""
+        anchor, moves = self.anchor, self.anchor.displacements(z)
+        found = log_densities(self.target, self.table, anchor.mode + moves, None)
+        count_rows(self.table.num_rows * len(moves))
+        units = self.table.units
+        values, _ = observed_values(self.target, self.observables, anchor.mode, moves, 0 * moves, units)
+        return found, values
+
+
+@dataclass(frozen=True)
+class DrawBlock:
+    """The task of one block of draws: log pi, and the observables."""
+
+    def __call__(self, ground: DrawGround, number: int) -> Block:
+        return ground.look(ground.proposal.block(number))
+
+    def record(self, kept_bytes: float, ground: DrawGround, number: int) -> DrawRecord:
+        return DrawRecord(ground.proposal.seed, f"{ground.proposal.freedom:g} {number}")
+
+
+draw_block = DrawBlock()
+
+
+@dataclass(frozen=True)
+class PairsBlock:
+    """The task of one block of unbiased replicates."""
+
+    def __call__(self, ground: DrawGround, number: int, base: Floats, exact: np.ndarray) -> Replicated:
+        return replicate_block(ground.look, ground.proposal, number, base, exact)
+
+    def record(self, kept_bytes: float, ground: DrawGround, number: int, base: Floats, exact: Any) -> PairsRecord:
+        return PairsRecord(ground.proposal.seed, f"pairs {ground.proposal.freedom:g} {number}")
+
+
+pairs_block = PairsBlock()
+
+
+@dataclass(frozen=True)
+class DrawRecord:
+    """What a block of draws found, among the entries of a book."""
+
+    seed: int
+    name: str
+
+    def find(self, book: Book) -> Block | None:
+        known = book.entry(self.seed, "draws", self.name)
+        return None if known is None else (np.asarray(known[0]), np.asarray(known[1]))
+
+    def write(self, book: Book, block: Block) -> None:
+        book.enter(self.seed, "draws", self.name, list(block))
+
+
+@dataclass(frozen=True)
+class PairsRecord:
+    """The same of a block of replicates."""
+
+    seed: int
+    name: str
+
+    def find(self, book: Book) -> Replicated | None:
+        known = book.entry(self.seed, "draws", self.name)
+        return None if known is None else Replicated(np.asarray(known[0]), int(known[1]))
+
+    def write(self, book: Book, block: Replicated) -> None:
+        book.enter(self.seed, "draws", self.name, list(block))
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnRows:
+    """Blocks of draws by an executor: a `DrawSource`."""
+
+    ground: DrawGround
+    executor: Executor
+
+    @property
+    def num_rows(self) -> int:
+        return self.ground.table.num_rows
+
+    def blocks(self, numbers: range) -> Iterator[tuple[Floats, Floats, Floats]]:
+        tasks = ((self.ground, number) for number in numbers)
+        found = in_order(self.executor, draw_block, tasks, 2 * capacity_of(self.executor))
+        for number, (log_density, values) in zip(numbers, found, strict=True):
+            yield self.ground.proposal.block(number), log_density, values
+
+    def replicates(self, numbers: range, base: Floats, exact: np.ndarray) -> Iterator[Replicated]:
+        tasks = ((self.ground, number, base, exact) for number in numbers)
+        yield from in_order(self.executor, pairs_block, tasks, 2 * capacity_of(self.executor))
+
+
+@dataclass(frozen=True, eq=False)
+class WantedRows:
+    """What a posterior that is set up is asked for, and by whom."""
+
+    asked: Question
+    prepared: Prepared
+    search: Search
+
+    @property
+    def method(self) -> Weighted:
+        assert self.asked.weighted is not None
+        return self.asked.weighted
+
+
+def applies(asked: Question, prepared: Prepared, search: Search) -> bool:
+    """A table that is small enough, with one mode and a Gaussian that knows all correlations."""
+    anchor, rows = prepared.anchor, prepared.table.num_rows
+    small = rows <= MOST_ROWS and len(anchor.mode) <= MOST_PARAMETERS and rows * len(anchor.mode) <= MOST_NUMBERS
+    plain = anchor.has_mode and not anchor.is_diagonal and not search[0] and not asked.one_of_several
+    affordable = asked.budget.max_evaluations >= 2 * FIRST_DRAWS * rows
+    return asked.weighted is not None and small and plain and affordable
+
+
+def weigh_rows(
+    asked: Question,
+    prepared: Prepared,
+    search: Search,
+    estimands: Estimands,
+    goal: Goal,
+    executor: Executor,
+    report: Report,
+    started: float,
+) -> Result | HandedOver:
+    """The result, or why there is none by these means."""
+    wanted = WantedRows(asked, prepared, search)
+    target, table, anchor = prepared.target, prepared.table, prepared.anchor
+    begin("Gaussian level")
+    level = aside(laplace_level, target, estimands.observables, anchor, estimands.jump, asked.seed, table.units)
+    proposal = Proposal.about(len(anchor.mode), asked.seed, wanted.method.degrees_of_freedom)
+    source = DrawnRows(DrawGround(target, table, anchor, estimands.observables, proposal), executor)
+    parts = source, proposal, estimands, level, goal, asked.budget, report
+    if _has_endless_tails(prepared, estimands):
+        return HandedOver("weights: the tails of a quantity have no end")
+    begin("sampling")
+    return _finished(wanted, Weighing(*parts, MOST_ROWS_READ), started)
+
+
+def _has_endless_tails(prepared: Prepared, estimands: Estimands) -> bool:
+    """Looked for in a model of one's own: the priors of families are Gaussian, or half so."""
+    if prepared.target.log_concave or prepared.target.predictor is not None:
+        return False
+    begin("tails")
+    probed = aside(with_probe, prepared)
+    if probed.probe is None:
+        return False
+    parts = prepared.target, estimands, prepared.anchor, prepared.table.units
+    return bool(np.any(aside(tails_of, *parts, probed.probe).endless))
+
+
+def _finished(wanted: WantedRows, weighing: Weighing, started: float) -> Result | HandedOver:
+    asked, prepared = wanted.asked, wanted.prepared
+    describe = partial(
+        conclude_weighed,
+        anchor=prepared.anchor,
+        reading=None,
+        live=(prepared.target, prepared.table.units),
+        regression=regression_of(prepared.target),
+        settings=asked.settings("float64"),
+        method=wanted.method.in_brief,
+        keep_posterior=asked.keep_posterior,
+        notes=wanted.search[1],
+        setup_evaluations=prepared.setup_evaluations,
+    )
+    weighed = replicate_up(weighing) if wanted.method.unbiased else weigh_up(weighing)
+    if not weighed.trouble and asked.accuracy.interval is not None:
+        weighed = refine_weighed(weighed, asked.accuracy.interval, describe)
+    if weighed.trouble:
+        return HandedOver(weighed.trouble)
+    seconds = weighing.seconds_before + time.monotonic() - started
+    kept = replace(weighed.weighing, seconds_before=seconds)
+    return describe(weighed, seconds=seconds, continuation=partial(_extend, wanted, kept))
+
+
+def _extend(wanted: WantedRows, weighing: Weighing, **changes: Any) -> Result:
+    """Go on to another tolerance or budget; by the other method, where weights no longer do."""
+    from tallbayes.estimation.estimate import answer_otherwise
+
+    asked, source = wanted.asked, weighing.source
+    assert isinstance(source, DrawnRows)
+    changed = read_changes(asked, **changes)
+    question = changed.applied(asked)
+    goal = resolve_tolerances(question.accuracy.kind, question.accuracy.size, weighing.estimands)
+    with (
+        reporter(changed.progress) as report,
+        watching(changed.budget.max_seconds, teller(report)) as watch,
+        hire(changed.executor, source.ground.table) as hired,
+    ):
+        ground = replace(source.ground, table=hired.table)
+        onward = replace(weighing, source=DrawnRows(ground, hired.executor), goal=goal, budget=changed.budget)
+        found = _finished(replace(wanted, asked=question), replace(onward, report=report), watch.started)
+    return found if isinstance(found, Result) else answer_otherwise(question, found)

@@ -1,0 +1,6 @@
+"""Gaussians: what can stand for the precision H, and how a root of its inverse is applied without being written out.
+
+whitening   the role, and its values for a matrix and for a diagonal
+arrowhead   a diagonal with a few dense rows beside it, as a category of many levels has; and its whitening
+pytrees     all of them as arguments of compiled programs
+"""

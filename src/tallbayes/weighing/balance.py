@@ -1,0 +1,92 @@
+"""A regression's Gaussian in balance: the mode by Newton's steps, and then the same steps on averages.
+
+    theta <- theta + P^-1 E grad log pi,   P <- -E grad^2 log pi,   over N(theta, P^-1)
+
+It is where draws come from, so that near is enough.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallbayes.moments import Floats
+from tallbayes.weighing.regression import PlainRegression, PlainTerms
+
+MOST_STEPS, MOST_HALVINGS, MOST_BALANCING = 100, 30, 12
+AT_REST, IN_BALANCE = 1e-3, 0.02
+STARTS = 4
+# Of the curvature at the start: what is left of it where a climb runs off.
+VANISHED = 1e-7
+SAME_MODE = 1.0
+
+
+def find_mode(regression: PlainRegression, start: Floats) -> tuple[Floats, PlainTerms, float] | None:
+    """Where a climb from `start` ends, what is there, and its passes over the rows; None where it does not end."""
+    theta, here, passes = start, regression.at(start), 1.0
+    first = np.diag(here.curvature)
+    for _ in range(MOST_STEPS):
+        if not (np.isfinite(here.value) and np.isfinite(here.gradient).all() and np.isfinite(here.curvature).all()):
+            return None
+        step, length = _step(here)
+        if length < AT_REST:
+            curved = np.diag(here.curvature) > VANISHED * np.abs(first)
+            proper = bool(np.all(curved) and np.linalg.eigvalsh(here.curvature)[0] > 0)
+            return (theta, here, passes) if proper else None
+        for _ in range(MOST_HALVINGS):
+            there = regression.at(theta + step)
+            passes += 1
+            if there.value > here.value - 1e-9 * abs(here.value):
+                break
+            step = step / 2
+        else:
+            return None
+        theta, here = theta + step, there
+    return None
+
+
+def _step(here: PlainTerms) -> tuple[Floats, float]:
+    """Newton's step, turned uphill where the log density is not curved downwards; its length in sds."""
+    scale = np.sqrt(np.maximum(np.abs(np.diag(here.curvature)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(here.curvature / np.outer(scale, scale))
+    along = vectors.T @ (here.gradient / scale) / np.maximum(np.abs(values), 1e-8)
+    length = float(np.sqrt(np.sum(along**2 * np.abs(values))))
+    return vectors @ along / scale, length if np.all(values > 0) else max(length, 1.0)
+
+
+def balanced(regression: PlainRegression, theta: Floats, curvature: Floats) -> tuple[Floats, Floats, float]:
+    """Centre and precision in balance, from the mode's, and the passes it took."""
+    precision = curvature
+    for step in range(MOST_BALANCING):
+        whitening = whitening_of(precision)
+        there = regression.about(theta, whitening)
+        if not (np.isfinite(there.gradient).all() and np.isfinite(there.curvature).all()):
+            return theta, precision, step + 1.0
+        if np.linalg.eigvalsh(there.curvature)[0] <= 0:
+            return theta, precision, step + 1.0
+        ratios = np.linalg.eigvalsh(whitening.T @ there.curvature @ whitening)
+        move = np.linalg.solve(there.curvature, there.gradient)
+        length = float(np.sqrt(move @ there.gradient))
+        # No farther than what the averages speak for.
+        theta, precision = theta + min(1.0, 2.0 / max(length, 1e-300)) * move, there.curvature
+        if length < IN_BALANCE and ratios[0] > 1 - IN_BALANCE and ratios[-1] < 1 + IN_BALANCE:
+            break
+    return theta, precision, step + 1.0
+
+
+def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, seed: int = 0) -> bool:
+    """Whether climbs from elsewhere end somewhere else; one that does not end may be any."""
+    rng = np.random.default_rng(seed)
+    back = np.linalg.inv(whitening)
+    scale = np.minimum(np.where(np.isfinite(regression.scales), regression.scales, 10.0), 10.0)
+    for start in range(STARTS):
+        point = scale * rng.standard_normal(len(mode)) if start else np.zeros(len(mode))
+        # The log of a scale, from where no row is far off.
+        point[len(mode) - regression.layout.extras :] = np.abs(rng.standard_normal(regression.layout.extras))
+        found = find_mode(regression, point)
+        if found is None or np.linalg.norm(back @ (found[0] - mode)) > SAME_MODE:
+            return True
+    return False
+
+
+def whitening_of(precision: Floats) -> Floats:
+    return np.ascontiguousarray(np.linalg.inv(np.linalg.cholesky(precision)).T)

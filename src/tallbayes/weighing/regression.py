@@ -1,0 +1,235 @@
+"""A regression in NumPy: its log posterior at many points at once, and averages of its rows over a Gaussian.
+
+    log pi(theta) = -sum_j (theta_j / scale_j)^2 / 2 + sum_i w_i l(eta_i, row_i),   eta = A theta   (see `linear`)
+
+Of a row with eta ~ N(mu, L L^T) a rule of nodes z gives, from values of l alone,
+
+    E l' = L^-T E [l z],     E l'' = L^-T E [l (z z^T - I)] L^-1
+
+With L of next to nothing these are l' and l'' at mu. A Gaussian that is a little off costs a little of the draws'
+efficiency and nothing else, so a rule need not be exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallbayes.model.linear import Layout
+from tallbayes.model.model import Model
+from tallbayes.model.weights import WEIGHT
+from tallbayes.moments import Floats
+from tallbayes.watch import count_rows, look
+
+PART_NUMBERS = 2**19
+NODES, NODES_OF_TWO = 15, 7
+# L where a derivative at a point is meant, in units in which l changes by about one.
+POINT = 0.02
+
+
+class PlainTerms(NamedTuple):
+    """Value, gradient and minus the Hessian of the log posterior, at a point or on average over a Gaussian."""
+
+    value: float
+    gradient: Floats
+    curvature: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class PlainRegression:
+    """A family with its rows, as arrays of NumPy.
+
+    `design` has a column for every coefficient of a head, and ones for its intercept. `scales` are those of the
+    Gaussian prior, one a parameter; the last is of a half-normal where there is an extra, whose log stands in theta.
+    """
+
+    density: Callable[..., Any]
+    layout: Layout
+    design: Floats
+    row: dict[str, Floats]
+    weights: Floats | None
+    scales: Floats
+    unit: float
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.design)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.scales)
+
+    @cached_property
+    def places(self) -> list[np.ndarray]:
+        """Where the columns of the design stand in theta, head by head."""
+        q, p = self.layout.heads, self.design.shape[1]
+        d = p - self.layout.intercept
+        ends = [[q * d + head] if self.layout.intercept else [] for head in range(q)]
+        return [np.array([*range(head * d, (head + 1) * d), *ends[head]], int) for head in range(q)]
+
+    def log_density(self, points: Floats) -> Floats:
+        """log pi at every point (points, dimension), a part of them at a time."""
+        size = max(1, PART_NUMBERS // (self.num_rows * self.layout.size))
+        parts = [self._log_density(points[start : start + size]) for start in range(0, len(points), size)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _log_density(self, points: Floats) -> Floats:
+        look()
+        with np.errstate(over="ignore", invalid="ignore"):
+            eta = np.stack([self.design @ points[:, places].T for places in self.places])
+            extras = points[:, points.shape[1] - self.layout.extras :].T[:, None, :]
+            eta = np.concatenate([eta, np.broadcast_to(extras, (len(extras), *eta.shape[1:]))])
+            rows = self._values(eta)
+            total = rows.sum(axis=0) if self.weights is None else self.weights @ rows
+            count_rows(self.num_rows * len(points))
+            return total + self.log_prior(points)
+
+    def _values(self, eta: Floats) -> Floats:
+        """l of every row at eta (predictors, rows, points)."""
+        return self.density(eta[0] if self.layout.is_scalar else eta, self.row)
+
+    def log_prior(self, points: Floats) -> Floats:
+        values = self._constrained(points) / self.scales
+        return -0.5 * np.sum(values**2, axis=1) + points[:, self._extras].sum(axis=1)
+
+    @property
+    def _extras(self) -> slice:
+        return slice(self.dimension - self.layout.extras, None)
+
+    def _constrained(self, points: Floats) -> Floats:
+        values = points.copy()
+        values[:, self._extras] = np.exp(points[:, self._extras])
+        return values
+
+    def at(self, theta: Floats) -> PlainTerms:
+        """At a point."""
+        return self._terms(theta, np.zeros((self.dimension, self.dimension)))
+
+    def about(self, theta: Floats, whitening: Floats) -> PlainTerms:
+        """On average over N(theta, W W^T); the prior of an extra at its centre."""
+        return self._terms(theta, whitening)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _terms(self, theta: Floats, whitening: Floats) -> PlainTerms:
+        k, n, extras = self.layout.size, self.num_rows, self.layout.extras
+        lengths = self._point(theta)
+        moved = np.empty((k, n, self.dimension))
+        for head, places in enumerate(self.places):
+            moved[head] = self.design @ whitening[places]
+        moved[k - extras :] = whitening[self._extras][:, None, :]
+        spread = np.einsum("anj,bnj->nab", moved, moved) + np.diag(lengths**2)
+        factor = np.linalg.cholesky(spread)
+        mean = np.stack([self.design @ theta[places] for places in self.places])
+        mean = np.concatenate([mean, np.broadcast_to(theta[self._extras, None], (extras, n))])
+        value, slope, bend = 0.0, np.zeros((n, k)), np.zeros((n, k, k))
+        for nodes, weights in _parts_of(rule(k), max(1, PART_NUMBERS // (n * k))):
+            eta = mean[:, :, None] + np.einsum("nab,zb->anz", factor, nodes)
+            rows = self._values(eta) * weights
+            rows = rows if self.weights is None else self.weights[:, None] * rows
+            value += float(rows.sum())
+            slope += rows @ nodes
+            bend += np.einsum("nz,za,zb->nab", rows, nodes, nodes) - rows.sum(axis=1)[:, None, None] * np.eye(k)
+        count_rows(n)
+        back = np.linalg.inv(factor)
+        slope = np.einsum("nba,nb->na", back, slope)
+        bend = np.einsum("nca,ncd,ndb->nab", back, bend, back)
+        return self._assembled(theta, value, slope, bend)
+
+    def _point(self, theta: Floats) -> Floats:
+        """L along every predictor where it is to be next to nothing."""
+        scale = self.unit
+        if self.layout.extras and np.isfinite(self.unit):
+            scale = min(scale, float(np.exp(np.clip(theta[-1], -300, 300))))
+        lengths = np.full(self.layout.size, POINT * (scale if np.isfinite(scale) else 1.0))
+        lengths[self.layout.size - self.layout.extras :] = POINT
+        return lengths
+
+    def _assembled(self, theta: Floats, value: float, slope: Floats, bend: Floats) -> PlainTerms:
+        """A^T of the rows' derivatives, and the prior."""
+        d, q = self.dimension, self.layout.heads
+        gradient, curvature = np.zeros(d), np.zeros((d, d))
+        for a, left in enumerate(self.places):
+            gradient[left] += self.design.T @ slope[:, a]
+            for b, right in enumerate(self.places):
+                curvature[np.ix_(left, right)] -= (self.design.T * bend[:, a, b]) @ self.design
+            for e in range(self.layout.extras):
+                across = self.design.T @ bend[:, a, q + e]
+                curvature[left, d - self.layout.extras + e] -= across
+                curvature[d - self.layout.extras + e, left] -= across
+        gradient[self._extras] += slope[:, q:].sum(axis=0)
+        curvature[self._extras, self._extras] -= bend[:, q:, q:].sum(axis=0)
+        prior = self.prior(theta)
+        return PlainTerms(value + prior.value, gradient + prior.gradient, curvature + prior.curvature)
+
+    def prior(self, theta: Floats) -> PlainTerms:
+        """The prior's own part, at a point."""
+        precision, own = self.scales**-2.0, theta.copy()
+        own[self._extras] = np.exp(2 * theta[self._extras])
+        gradient, curvature = -own * precision, precision.copy()
+        gradient[self._extras] += 1.0
+        curvature[self._extras] *= 2 * own[self._extras]
+        return PlainTerms(float(self.log_prior(theta[None])[0]), gradient, np.diag(curvature))
+
+
+def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRegression:
+    """Of checked rows; `unit` is the size of the response where it has one, and infinite elsewhere."""
+    assert model.parts is not None
+    layout, density, scales = model.layout, model.parts.density, model.parts.scales
+    y = np.asarray(rows["y"], np.float64)
+    width = layout.width(rows)
+    design = np.zeros((len(y), width + layout.intercept))
+    columns = np.arange(width) if layout.indexed is None else np.array(layout.indexed.columns, int)
+    if len(columns):
+        design[:, columns] = rows["x"]
+    if layout.indexed is not None:
+        for codes in np.asarray(rows["codes"]).T:
+            (named,) = np.nonzero(codes < width)
+            design[named, codes[named]] += 1.0
+    if layout.intercept:
+        design[:, -1] = 1.0
+    row: dict[str, Floats] = {
+        name: np.asarray(rows[name], np.float64)[:, None] for name in ("y", "offset") if name in rows
+    }
+    weights = np.asarray(rows[WEIGHT], np.float64) if WEIGHT in rows else None
+    q = layout.heads
+    flat = [np.broadcast_to(scales["coefficients"], (q, width)).ravel()]
+    flat += [
+        np.full(q if name == "intercept" else 1, scale) for name, scale in scales.items() if name != "coefficients"
+    ]
+    return PlainRegression(density, layout, design, row, weights, np.concatenate(flat).astype(np.float64), unit)
+
+
+Rule = tuple[Floats, Floats]
+
+
+@cache
+def rule(dimension: int) -> Rule:
+    """Nodes (nodes, dimension) and weights for a standard normal: Gauss and Hermite's for one and two dimensions, and
+    beyond that Stroud's of the fifth degree."""
+    if dimension <= 2:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES if dimension == 1 else NODES_OF_TWO)
+        weights = weights / weights.sum()
+        if dimension == 1:
+            return nodes[:, None], weights
+        return np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2), np.outer(weights, weights).ravel()
+    k, unit = dimension, np.eye(dimension)
+    axes = np.sqrt(k + 2) * np.concatenate([unit, -unit])
+    pairs = [
+        np.sqrt((k + 2) / 2) * (one * unit[i] + other * unit[j])
+        for i in range(k)
+        for j in range(i)
+        for one in (1, -1)
+        for other in (1, -1)
+    ]
+    shares = [2 / (k + 2), *[(4 - k) / (2 * (k + 2) ** 2)] * (2 * k), *[1 / (k + 2) ** 2] * len(pairs)]
+    return np.vstack([np.zeros(k), axes, pairs]), np.array(shares)
+
+
+def _parts_of(whole: Rule, size: int) -> Iterator[Rule]:
+    nodes, weights = whole
+    for start in range(0, len(weights), size):
+        yield nodes[start : start + size], weights[start : start + size]
