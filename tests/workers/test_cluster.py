@@ -40,7 +40,7 @@ MODEL = tb.families.logistic()
 OPTIONS = {"tolerance": 0.0015, "seed": 5}
 # Far from Gaussian, so that there are many blocks.
 FEW_ROWS = logistic_rows(300, (0.5, -0.5, 0.2))
-MANY_BLOCKS = {"tolerance": 0.007, "seed": 5}
+MANY_BLOCKS = {"tolerance": 0.007, "seed": 5, "method": tb.Anchored(anchor="mode")}
 SECONDS_TO_START = 60
 
 
