@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -24,6 +25,7 @@ ROW, LEFT, BOX, TEXT, WIDTH = 34, 150, 130, 310, 1060
 FAINT, STRONG, ACCENT = "#9aa3ad", "#1f2933", "#0b6e4f"
 
 
+@cache
 def imports_of(package: str) -> set[str]:
     """Packages that a package's modules import when they are imported themselves."""
     found = set()
@@ -40,6 +42,7 @@ def nearest(package: str) -> set[str]:
     return imports - {below for each in imports for below in reached(each)}
 
 
+@cache
 def reached(package: str) -> set[str]:
     imports = imports_of(package)
     return imports | {below for each in imports for below in reached(each)}
