@@ -4,7 +4,8 @@
 
 A fresh process is timed from its start to its end, imports included, the best of three. Warm seconds are medians of
 five calls. RMSE / tolerance and the coverage of 95% intervals are over seeds, of all means and all sds together, beside
-a run with forty times as many draws of another seed and other tails.
+a run to a sixth of the tolerance, of another seed and other tails: where errors are a quarter of the tolerance, as at
+300 x 5 and 10,000 x 20, its own error takes two or three percent off the coverage.
 """
 
 from __future__ import annotations
