@@ -268,7 +268,7 @@ CROSSING = {"crossing": lambda theta: -theta[0] / theta[1], "mean": "mean"}
 
 def test_a_quantity_without_variance_under_the_gaussian_has_an_end() -> None:
     """Where a line crosses zero: -a / b. Under a Gaussian it is Cauchy far out, and no number of draws is enough."""
-    result = by_ladder(tb.families.linear(1.0), crossing_rows(), CROSSING, tolerance=0.02)
+    result = tb.estimate(tb.families.linear(1.0), crossing_rows(), CROSSING, tolerance=0.02)
     assert result.status is tb.Status.heavy_tails
     assert result.levels
     assert np.all(np.isfinite(result["mean"].flat_value))

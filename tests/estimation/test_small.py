@@ -204,3 +204,15 @@ def test_a_budget_that_does_not_hold_the_first_draws_is_the_ladder_s() -> None:
     result = tb.estimate(tb.families.logistic(), logistic_rows(200, (0.8, -0.2)), tolerance=0.2, max_evaluations=90_000)
     assert result.weighing is None
     assert result.cost.evaluations <= 90_000
+
+
+def test_columns_that_say_the_same_under_a_flat_prior_are_refused() -> None:
+    rows = {"x": np.column_stack([X, X[:, 0]]), "y": FAMILIES["logistic"][1]}
+    with pytest.raises(tb.PosteriorError):
+        tb.estimate(tb.families.logistic(np.inf), rows)
+
+
+def test_replicates_keep_no_posterior_to_read_ends_off() -> None:
+    model, y = FAMILIES["logistic"]
+    with pytest.raises(tb.InputError, match="replicates"):
+        tb.estimate(model, {"x": X, "y": y}, interval_tolerance=0.1, method=tb.Weighted(unbiased=True))

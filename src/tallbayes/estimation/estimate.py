@@ -14,7 +14,7 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.mode import DENSE_LIMIT
-from tallbayes.errors import NoConvergenceError, TallbayesError
+from tallbayes.errors import InputError, NoConvergenceError, TallbayesError, explain
 from tallbayes.estimation.extension import conclude_run
 from tallbayes.estimation.mode_answers import Repeat, answer_modes
 from tallbayes.estimation.outline import blank, copy_of, outline
@@ -87,6 +87,9 @@ def estimate(
     method = check_method(otherwise, Anchored)
     budget = budget_within(max_evaluations, max_levels, max_seconds)
     seed = check_seed(seed)
+    if weighted is not None and weighted.unbiased and interval_tolerance is not None:
+        hint = "interval_tolerance=None, or tb.Weighted()"
+        raise InputError(explain("a posterior that is kept, for its intervals", "replicates, which keep none", hint))
     check_intervals(interval_tolerance, keep_posterior, method)
     accuracy, rows = Accuracy(*given, interval_tolerance), (model, data, weights)
     question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)

@@ -8,7 +8,6 @@ the question over to another method, with a word of why.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +18,7 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimation.question import Question, read_changes
-from tallbayes.estimation.weighed import HandedOver, conclude_weighed, refine_weighed
+from tallbayes.estimation.weighed import HandedOver, conclude_weighed, finish_weighing
 from tallbayes.estimator.estimands import Estimands, Quantity, resolve_tolerances
 from tallbayes.methods.weighted import Weighted
 from tallbayes.model.catalogue import CATALOGUE
@@ -37,7 +36,7 @@ from tallbayes.weighing.balance import STARTS, another_mode, balanced, find_mode
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 from tallbayes.weighing.replicates import Replicated, replicate_block
-from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing, replicate_up, weigh_up
+from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
 
 MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**14, 256, 2**21
 SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
@@ -144,7 +143,10 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         return HandedOver()
     begin("mode")
     regression = plain_regression(model, rows, _unit(model, rows))
-    found = aside(_centred, regression, model, asked.seed)
+    try:
+        found = aside(_centred, regression, model, asked.seed)
+    except np.linalg.LinAlgError:
+        return HandedOver("weights: no Gaussian that is one was found")
     if isinstance(found, HandedOver):
         return found
     reading, matrix = _reading(model, rows, width)
@@ -177,15 +179,8 @@ def _finished(
         keep_posterior=asked.keep_posterior,
         notes=("modes: log-concave: one mode" if model.log_concave else SAME_MODE,),
     )
-    weighed = replicate_up(weighing) if method.unbiased else weigh_up(weighing)
-    if not weighed.trouble and asked.accuracy.interval is not None:
-        weighed = refine_weighed(weighed, asked.accuracy.interval, describe)
-    if weighed.trouble:
-        return HandedOver(weighed.trouble)
-    seconds = weighing.seconds_before + time.monotonic() - started
-    kept = replace(weighed.weighing, seconds_before=seconds)
-    again = partial(_extend, asked, method, model, kept)
-    return describe(weighed, seconds=seconds, continuation=again)
+    extend = partial(_extend, asked, method, model)
+    return finish_weighing(weighing, asked, method, started, describe, extend)
 
 
 def _extend(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.estimation.question import Question
 from tallbayes.estimator.estimates import Estimate, Status
+from tallbayes.methods.weighted import Weighted
 from tallbayes.posterior.coordinates import Reading
 from tallbayes.posterior.parameters import Live
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.coefficients import INTERVAL, end_unit
 from tallbayes.results.result import Cost, DrawWeights, Rates, Regression, Result
-from tallbayes.weighing.rounds import SHARE, Weighed, weigh_up
+from tallbayes.weighing.rounds import SHARE, Weighed, Weighing, replicate_up, weigh_up
 from tallbayes.weighing.weights import Weights
 
 MOST_ENDS = 2**18
@@ -90,6 +94,20 @@ def conclude_weighed(
 
 def _summary(weights: Weights) -> DrawWeights:
     return DrawWeights(len(weights.posterior), weights.efficiency, weights.largest, weights.tail)
+
+
+def finish_weighing(
+    weighing: Weighing, asked: Question, method: Weighted, started: float, describe: Callable[..., Result], extend: Any
+) -> Result | HandedOver:
+    """To the end, as a result; `extend` goes on from where it ended."""
+    weighed = replicate_up(weighing) if method.unbiased else weigh_up(weighing)
+    if not weighed.trouble and asked.accuracy.interval is not None:
+        weighed = refine_weighed(weighed, asked.accuracy.interval, describe)
+    if weighed.trouble:
+        return HandedOver(weighed.trouble)
+    seconds = weighing.seconds_before + time.monotonic() - started
+    kept = replace(weighed.weighing, seconds_before=seconds)
+    return describe(weighed, seconds=seconds, continuation=partial(extend, kept))
 
 
 def refine_weighed(weighed: Weighed, tolerance: float, describe: Callable[..., Result]) -> Weighed:

@@ -5,7 +5,6 @@ A block of draws is a pure function of the posterior, the seed and its number; a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +18,7 @@ from tallbayes.anchor.screening import log_densities
 from tallbayes.estimation.conclusion import regression_of
 from tallbayes.estimation.question import Question, read_changes
 from tallbayes.estimation.small import MOST_NUMBERS, MOST_PARAMETERS, MOST_ROWS, MOST_ROWS_READ
-from tallbayes.estimation.weighed import HandedOver, conclude_weighed, refine_weighed
+from tallbayes.estimation.weighed import HandedOver, conclude_weighed, finish_weighing
 from tallbayes.estimator.estimands import Estimands, resolve_tolerances
 from tallbayes.estimator.run import Goal
 from tallbayes.methods.weighted import Weighted
@@ -36,7 +35,7 @@ from tallbayes.setup.tail_variances import tails_of
 from tallbayes.watch import aside, begin, count_rows, watching
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.replicates import Replicated, replicate_block
-from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing, replicate_up, weigh_up
+from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
 from tallbayes.workers.executors import Executor, capacity_of, in_order
 from tallbayes.workers.sharing import hire
 from tallbayes.workers.tasks import Book
@@ -217,14 +216,7 @@ def _finished(wanted: WantedRows, weighing: Weighing, started: float) -> Result 
         notes=wanted.search[1],
         setup_evaluations=prepared.setup_evaluations,
     )
-    weighed = replicate_up(weighing) if wanted.method.unbiased else weigh_up(weighing)
-    if not weighed.trouble and asked.accuracy.interval is not None:
-        weighed = refine_weighed(weighed, asked.accuracy.interval, describe)
-    if weighed.trouble:
-        return HandedOver(weighed.trouble)
-    seconds = weighing.seconds_before + time.monotonic() - started
-    kept = replace(weighed.weighing, seconds_before=seconds)
-    return describe(weighed, seconds=seconds, continuation=partial(_extend, wanted, kept))
+    return finish_weighing(weighing, asked, wanted.method, started, describe, partial(_extend, wanted))
 
 
 def _extend(wanted: WantedRows, weighing: Weighing, **changes: Any) -> Result:

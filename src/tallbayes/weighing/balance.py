@@ -17,6 +17,8 @@ AT_REST, IN_BALANCE = 1e-3, 0.02
 STARTS = 4
 # Of the curvature at the start: what is left of it where a climb runs off.
 VANISHED = 1e-7
+# Of a curvature in units of its own diagonal: below it rounding decides.
+FLAT = 1e-10
 SAME_MODE = 1.0
 
 
@@ -29,9 +31,7 @@ def find_mode(regression: PlainRegression, start: Floats) -> tuple[Floats, Plain
             return None
         step, length = _step(here)
         if length < AT_REST:
-            curved = np.diag(here.curvature) > VANISHED * np.abs(first)
-            proper = bool(np.all(curved) and np.linalg.eigvalsh(here.curvature)[0] > 0)
-            return (theta, here, passes) if proper else None
+            return (theta, here, passes) if _is_proper(here.curvature, first) else None
         for _ in range(MOST_HALVINGS):
             there = regression.at(theta + step)
             passes += 1
@@ -42,6 +42,15 @@ def find_mode(regression: PlainRegression, start: Floats) -> tuple[Floats, Plain
             return None
         theta, here = theta + step, there
     return None
+
+
+def _is_proper(curvature: Floats, first: Floats) -> bool:
+    """Whether something holds every direction: no curvature has vanished, and no two columns say the same."""
+    own = np.diag(curvature)
+    if not np.all(own > VANISHED * np.abs(first)):
+        return False
+    scale = np.sqrt(own)
+    return bool(np.linalg.eigvalsh(curvature / np.outer(scale, scale))[0] > FLAT)
 
 
 def _step(here: PlainTerms) -> tuple[Floats, float]:

@@ -31,6 +31,8 @@ SHARE = 0.8
 LEAST_FREEDOM = 15.0
 QUANTILE = 1.96
 LAPLACE_SHARE = 0.1
+# Of the Gaussian itself, which read no row.
+MOST_LEVEL_DRAWS = 2**18
 # Where so many draws do not know their own variance, nobody does.
 MOST_DOUBTED = 2**15
 
@@ -134,6 +136,8 @@ def weigh_up(weighing: Weighing, least: int = FIRST_DRAWS) -> Weighed:
                 raise
             return Weighed(weighing, _cut_short(end), assess_weights(weighing))
         if _slow_level(weighing, now):
+            if weighing.level.draws >= MOST_LEVEL_DRAWS:
+                return Weighed(weighing, None, now, "weights: a quantity has no mean under the Gaussian")
             weighing = replace(weighing, level=weighing.level.extended(4 * weighing.level.draws))
             continue
         have = weighing.count
