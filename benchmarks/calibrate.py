@@ -82,11 +82,19 @@ UNBIASED = (
 )  # fmt: skip
 # Where the tuner itself would seldom take a window.
 WINDOWED = ("student-1000-5", problems.MULTINOMIAL, "poisson-2000-4")
+# Draws with weights: in NumPy for families, compiled for models of one's own.
+WEIGHED = ("logistic-300-5", "logistic-10000-10", "poisson-2000-4", "student-1000-5", problems.MULTINOMIAL, problems.STEEP)
+# A regression about the Gaussian that is right on average, with its control; by itself the tuner may leave either out.
+BALANCED = ("logistic-300-5", "logistic-10000-10", problems.PAPER, problems.STEEP)
 CLASSES = (
     *(Class(problem, "anchored", 0.1) for problem in PROBLEMS),
     *(Class(problem, "anchored", 0.05 if problem == problems.STEEP else 0.01) for problem in PROBLEMS),
     Class(problems.STEEP, "anchored", 0.01),
     *(Class(problem, "windowed", 0.01) for problem in WINDOWED),
+    *(Class(problem, "weighted", 0.1) for problem in WEIGHED),
+    *(Class(problem, "weighted", 0.01) for problem in WEIGHED),
+    *(Class(problem, "replicates", 0.05) for problem in ("logistic-300-5", problems.MULTINOMIAL)),
+    *(Class(problem, "balanced", 0.01) for problem in BALANCED),
     Class(LADDER_PROBLEM, "ladder", 0.1),
     *(Class(problem, "randomised", 0.1) for problem in UNBIASED),
     *(Class(problem, "anchored", tolerance) for problem, (_, tolerance) in QUESTIONS.items()),
@@ -94,6 +102,9 @@ CLASSES = (
 METHODS: dict[str, Any] = {
     "anchored": tb.Anchored(),
     "windowed": tb.Anchored(window=4),
+    "balanced": tb.Anchored(anchor="balanced", control=True),
+    "weighted": tb.Weighted(),
+    "replicates": tb.Weighted(unbiased=True),
     "randomised": tb.Randomised(tb.Anchored()),
     "ladder": tb.Multilevel(),
 }
