@@ -19,6 +19,7 @@ _HOMES = {
     "Euler": "sampler.dynamics",
     "Exponential": "sampler.dynamics",
     "Full": "sampler.gradients",
+    "Groups": "model.groups",
     "InputError": "errors",
     "Ladder": "estimator.ladder",
     "LedgerError": "errors",
@@ -64,6 +65,7 @@ __all__ = [
     "Euler",
     "Exponential",
     "Full",
+    "Groups",
     "InputError",
     "Ladder",
     "LedgerError",
@@ -116,6 +118,7 @@ if TYPE_CHECKING:
     from tallbayes.methods.randomised import Randomised, Randomized
     from tallbayes.methods.weighted import Weighted
     from tallbayes.model import constraints, families
+    from tallbayes.model.groups import Groups
     from tallbayes.model.model import Model
     from tallbayes.progress import Progress
     from tallbayes.records.ledger import merge_ledgers

@@ -35,6 +35,7 @@ PACKAGES = [
     "sampler",
     "records",
     "setup",
+    "groups",
     "methods",
     "posterior",
     "results",

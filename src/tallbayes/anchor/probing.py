@@ -33,6 +33,8 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import TILE_ROWS, Table
 
 MOST_ROWS = 1024
+# Of groups, which take as much as hundreds of rows.
+FEWEST_ROWS, MOST_WORK = 64, 2**15
 PLAIN_DRAWS, DRAWS_A_DIRECTION = 96, 8
 STRETCHES, STRETCH_WEIGHTS = (2.0, 4.0, 12.0), (0.3, 0.2, 0.1)
 MOST_DIRECTIONS, MOST_RAYS = 16, 8
@@ -46,7 +48,7 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
     rows that it looks at, which say nothing of most of them."""
     if anchor.is_diagonal or isinstance(anchor.precision, Arrowhead):
         return None
-    rows, weights, count = _sample(table, listing)
+    rows, weights, count = _sample(target, table, listing)
     points, log_proposal, rays = _points(anchor)
     everywhere = np.concatenate([points, rays.reshape(-1, points.shape[1])])
     pairs = np.random.default_rng(1).standard_normal((NOISE_PAIRS, len(anchor.mode)))
@@ -81,11 +83,12 @@ def _beside_what_is_known(anchor: Anchor, points: Floats, rest: Floats, slope: F
         return rho, anchor.whitener.pull_back(slope) + gradient + bend
 
 
-def _sample(table: Table, listing: Listing | None) -> tuple[Any, Floats, int]:
+def _sample(target: Target, table: Table, listing: Listing | None) -> tuple[Any, Floats, int]:
     """Rows of the first places, what each of them stands for, and how many there are; padded with rows of no weight."""
     length = table.num_rows if listing is None else listing.length
-    count = min(MOST_ROWS, length)
-    capacity = min(MOST_ROWS, max(TILE_ROWS, 1 << (count - 1).bit_length()))
+    most = int(np.clip(MOST_WORK // target.work(table.rows), FEWEST_ROWS, MOST_ROWS))
+    count = min(most, length)
+    capacity = min(MOST_ROWS, max(min(TILE_ROWS, most), 1 << (count - 1).bit_length()))
     spread = np.arange(count) if table.shuffled or count == length else np.linspace(0, length - 1, count).astype(int)
     places = np.zeros(capacity, int)
     places[:count] = spread

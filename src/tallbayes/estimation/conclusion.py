@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -35,6 +36,8 @@ def conclude(
 ) -> Result:
     """Everything a user asks a result for."""
     run, final = finished.run, finished.final
+    rough = prepared.integral_error - run.standing_bias
+    final = replace(final, bias_bound=final.bias_bound + rough * final.summary.scale) if rough else final
     columns = run.estimands.split
     parts = zip(
         run.estimands.quantities,
@@ -46,9 +49,10 @@ def conclude(
         strict=True,
     )
     converged = finished.status is Status.converged
+    status = Status.rough_integrals if rough and converged else finished.status
     return Result(
         estimates={q.name: Estimate(q.name, q.structure, *arrays) for q, *arrays in parts},
-        status=Status.second_mode if search[0] and converged else finished.status,
+        status=Status.second_mode if search[0] and converged else status,
         levels=_levels(finished),
         rates=_rates(finished),
         cost=Cost(
@@ -121,11 +125,17 @@ def posterior_of(finished: Finished, prepared: Prepared) -> Posterior | None:
         spreads=tuple(float(spread) for spread in spreads),
         whitened=plan.dynamics.whitened,
         laplace=plan.laplace,
-        rungs=Rungs(run.rho, plan.coupling.variance_rate, run.costs, run.contraction.slow, run.contraction.left),
+        rungs=_rungs(run, prepared),
         seed=run.problem.seed,
         live=(prepared.target, prepared.table.units),
         probe=prepared.probe,
     )
+
+
+def _rungs(run: Run, prepared: Prepared) -> Rungs:
+    assert run.contraction is not None
+    slow, left = run.contraction.slow, run.contraction.left + prepared.integral_error
+    return Rungs(run.rho, run.problem.variance_rate, run.costs, slow, left)
 
 
 def _shares_last_noise(dynamics: Dynamics, coarse: Floats, fine: Floats) -> bool:

@@ -23,6 +23,9 @@ from tallbayes.progress import Report
 from tallbayes.rows.on_disk import Stored
 from tallbayes.workers.executors import Executor
 
+# Of a tolerance: what integrals over effects may be off by, to count as known.
+FINE_SHARE = 0.25
+
 
 @dataclass(frozen=True, eq=False)
 class Accuracy:
@@ -31,6 +34,13 @@ class Accuracy:
     kind: str
     size: Any
     interval: float | None = None
+
+    @property
+    def finest(self) -> float:
+        """The finest fraction of a posterior sd that is asked for; 1% where it is stated in other units."""
+        if self.kind != "tolerance":
+            return 0.01
+        return float(min(self.size.values()) if isinstance(self.size, Mapping) else self.size)
 
     @property
     def recorded(self) -> dict[str, Any]:

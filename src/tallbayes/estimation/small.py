@@ -207,6 +207,8 @@ def _applies(asked: Question) -> bool:
     named = wanted is None or (isinstance(wanted, list | tuple) and len(wanted) > 0 and all(map(_is_moment, wanted)))
     in_memory = type(asked.data) is dict and {"x", "y"} & set(asked.data) and asked.stored is None
     model = asked.model
+    if getattr(model, "groups", None) is not None:
+        return False
     is_family = getattr(model, "parts", None) is not None and (model.report is None or model.flat_report is not None)
     return bool(is_family and named and in_memory and asked.anchor is None and _is_unneeded(asked))
 

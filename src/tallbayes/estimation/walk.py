@@ -16,7 +16,7 @@ from typing import Any
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.extension import Answered
 from tallbayes.estimation.interval_ends import refine_ends
-from tallbayes.estimation.question import Question
+from tallbayes.estimation.question import FINE_SHARE, Question
 from tallbayes.estimation.small import MOST_ROWS
 from tallbayes.estimation.weighed import HandedOver
 from tallbayes.estimation.weighed_rows import applies, weigh_rows
@@ -24,6 +24,7 @@ from tallbayes.estimator.decisions import Unrecorded
 from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
 from tallbayes.estimator.run import Run
+from tallbayes.groups.placing import Gathered, gather, place_groups
 from tallbayes.methods.method import identity_of
 from tallbayes.model.model import Model
 from tallbayes.model.weights import weigh
@@ -78,6 +79,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     _require_affordable(asked, method.least_evaluations(problem))
     run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)
     run.kept_bytes, run.seconds_before = asked.kept_bytes, known.seconds
+    # Where integrals are rough no number of levels helps: that is told at the end, and not sampled for.
+    run.standing_bias = prepared.integral_error if prepared.integral_error <= FINE_SHARE * asked.accuracy.finest else 0.0
     run.weak_order = WEAK_ORDER if prepared.anchor.has_mode else NECK_ORDER
     if book is not None:
         run.decisions = Kept(book, asked.seed, _goal_on_record(asked))
@@ -93,9 +96,14 @@ def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
     begin("checking rows")
     end, watch.end = watch.end, max(watch.end, time.monotonic() + LEAST_SECONDS_FOR_CHECKS)
     try:
-        model, arrays = aside(_check_rows, asked.model, asked.data, asked.weights)
+        if asked.model.groups is not None:
+            gathered = aside(gather, asked.model, asked.data)
+        else:
+            model, arrays = aside(_check_rows, asked.model, asked.data, asked.weights)
     finally:
         watch.end = end
+    if asked.model.groups is not None:
+        return _placed_groups(asked, known, gathered)
     known.num_rows = len(jax.tree.leaves(arrays)[0])
     gradient = asked.method.gradient_for(known.num_rows)
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
@@ -104,6 +112,17 @@ def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
     known.quantities = read_quantities(asked.quantities, *bound, model.units)[0]
     begin("placing rows")
     return aside(place, model, arrays, asked.method.precision, shuffle, asked.stored, bound)
+
+
+def _placed_groups(asked: Question, known: Known, gathered: Gathered) -> Placed:
+    known.num_rows = gathered.grouping.count
+    known.target, known.start = gathered.bound
+    known.quantities = read_quantities(asked.quantities, *gathered.bound, asked.model.units)[0]
+    known.grouping = gathered.grouping
+    gradient = asked.method.gradient_for(known.num_rows)
+    shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
+    begin("placing rows")
+    return aside(place_groups, gathered, asked.method.precision, shuffle, asked.accuracy.finest, default_executor())
 
 
 def _check_rows(model: Model, data: Any, weights: Any) -> tuple[Model, Any]:

@@ -16,7 +16,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.anchor.screening import log_densities
 from tallbayes.estimation.conclusion import regression_of
-from tallbayes.estimation.question import Question, read_changes
+from tallbayes.estimation.question import FINE_SHARE, Question, read_changes
 from tallbayes.estimation.small import MOST_NUMBERS, MOST_PARAMETERS, MOST_ROWS, MOST_ROWS_READ
 from tallbayes.estimation.weighed import HandedOver, conclude_weighed, finish_weighing
 from tallbayes.estimator.estimands import Estimands, resolve_tolerances
@@ -41,6 +41,9 @@ from tallbayes.workers.sharing import hire
 from tallbayes.workers.tasks import Book
 
 Block = tuple[Floats, Floats]
+
+# Of groups, whose integrals are compiled programs: as many as take some ten seconds, when a ladder is cheaper.
+MOST_DENSITIES = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,15 @@ def applies(asked: Question, prepared: Prepared, search: Search) -> bool:
     small = rows <= MOST_ROWS and len(anchor.mode) <= MOST_PARAMETERS and rows * len(anchor.mode) <= MOST_NUMBERS
     plain = anchor.has_mode and not anchor.is_diagonal and not search[0] and not asked.one_of_several
     affordable = asked.budget.max_evaluations >= 2 * FIRST_DRAWS * rows
-    return asked.weighted is not None and small and plain and affordable
+    affordable &= 2 * FIRST_DRAWS * rows <= _most_rows(prepared)
+    known = prepared.integral_error <= FINE_SHARE * asked.accuracy.finest
+    return asked.weighted is not None and small and plain and affordable and known
+
+
+def _most_rows(prepared: Prepared) -> float:
+    """That may be read by draws in all."""
+    work = prepared.target.work(prepared.table.rows)
+    return MOST_ROWS_READ if work == 1 else MOST_DENSITIES / work
 
 
 def weigh_rows(
@@ -187,7 +198,8 @@ def weigh_rows(
     if _has_endless_tails(prepared, estimands):
         return HandedOver("weights: the tails of a quantity have no end")
     begin("sampling")
-    return _finished(wanted, Weighing(*parts, MOST_ROWS_READ), started)
+    weighing = Weighing(*parts, _most_rows(prepared), standing_bias=prepared.integral_error)
+    return _finished(wanted, weighing, started)
 
 
 def _has_endless_tails(prepared: Prepared, estimands: Estimands) -> bool:

@@ -33,6 +33,9 @@ class Status(Enum):
     infinite_variance = (
         "infinite variance: as far out as was looked, the tails of a quantity have no end; its error cannot be known"
     )
+    rough_integrals = (
+        "rough integrals: the nodes by which the effects of groups are integrated are too few for the tolerance"
+    )
     inconsistent = "inconsistent: coarse and fine paths of the same step size disagree"
     interrupted = "interrupted before the tolerance was met"
     no_mode = "no mode: the climb to it ran off or stalled, so there is nothing to start paths from, and no number"

@@ -142,6 +142,8 @@ class Run:
     speculative: int = 0
     dispatch: Callable[..., Dispatcher] = Dispatcher
     weak_order: float = WEAK_ORDER
+    # A bias that no level removes, in posterior sds.
+    standing_bias: float = 0.0
     # Which components hang on any of some parameters.
     touched: Callable[[tuple[int, ...]], np.ndarray] | None = None
     # Not copied: another run has another problem, executor or number of samples.
@@ -192,7 +194,7 @@ def assess(run: Run) -> Assessment:
     if np.any(given_up):
         variance[:, given_up] = 0.0
     errors = sum_errors(summary.mean, variance, samples, rho, summary.laplace_error)
-    left = 0.0 if run.contraction is None else run.contraction.left
+    left = run.standing_bias + (0.0 if run.contraction is None else run.contraction.left)
     return Assessment(
         summary=summary,
         variance=variance,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
+from tallbayes.model.groups import GroupIntegral, Groups, first_nodes
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space, shaped
@@ -49,7 +50,8 @@ class Model:
     it has hundreds of names, `flat_report(theta, units)` is the same as one vector, in far fewer operations.
     `affine_report=True` declares that theta is reported as an affine function of its place in R^d.
 
-    `noise` is how y scatters in a family, `parts` what it is made of.
+    `noise` is how y scatters in a family, `parts` what it is made of. With `groups` every group of rows has an effect b
+    of its own, which is integrated out, and `log_likelihood(theta, b, row)` is that of one row given it.
 
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
     `family` of `tb.families` has one by its name.
@@ -63,7 +65,7 @@ class Model:
     """
 
     log_prior: Callable[[Any], Any]
-    log_likelihood: Callable[[Any, Any], Any]
+    log_likelihood: Callable[..., Any]
     initial: Any
     predictor: Callable[[Any, Any], Any] | None = None
     check: Callable[[Any], Any] | None = None
@@ -79,6 +81,17 @@ class Model:
     flat_report: Callable[[Any, Any], Any] | None = None
     noise: Noise | None = None
     parts: FamilyParts | None = None
+    groups: Groups | None = None
+
+
+@dataclass(frozen=True)
+class Integrated:
+    """What is integrated out of a target whose rows are groups: log p(b, rows of the group | u) of q numbers b."""
+
+    joint: Function
+    size: int
+    nodes: int
+    integral: GroupIntegral = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -104,10 +117,18 @@ class Target:
     family: str | None = field(default=None, compare=False)
     flat_report: Function | None = None
     noise: Noise | None = field(default=None, compare=False)
+    integrated: Integrated | None = None
 
     @property
     def dimension(self) -> int:
         return self.space.dimension
+
+    def work(self, rows: Any) -> int:
+        """Densities that one row takes: of a group, one for each of its rows at each of its nodes."""
+        if self.integrated is None:
+            return 1
+        length = jax.tree.leaves(rows["rows"])[0].shape[1]
+        return int(length * self.integrated.nodes**self.integrated.size)
 
     @property
     def reports_itself(self) -> bool:
@@ -149,14 +170,19 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
 
     Raises ModelError where a function does not return one real number.
     """
-    initial = model.initial(row) if callable(model.initial) else model.initial
+    initial = model.initial
+    if callable(initial):
+        initial = initial(row if model.groups is None else jax.tree.map(lambda leaf: leaf[0], row["rows"]))
     space, start = make_space(initial, model.constraints)
 
     def prior(vector: Any) -> Any:
         return model.log_prior(space.theta(vector)) + space.log_jacobian(vector)
 
+    integral = None if model.groups is None else integral_of(model, row)
+
     def likelihood(vector: Any, row: Any) -> Any:
-        return model.log_likelihood(space.theta(vector), row)
+        theta = space.theta(vector)
+        return model.log_likelihood(theta, row) if integral is None else integral(theta, vector, row)
 
     _require_scalar("log_prior(theta)", prior, start)
     _require_scalar("log_likelihood(theta, row)", likelihood, start, row)
@@ -180,8 +206,23 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         family=model.family,
         flat_report=None if model.flat_report is None else identify(model.flat_report, space.theta(start), model.units),
         noise=model.noise,
+        integrated=None if integral is None else _integrated(integral, space, start, row),
     )
     return target, start
+
+
+def integral_of(model: Model, unit: Any) -> GroupIntegral:
+    """What a model of groups makes of one of them."""
+    assert model.groups is not None
+    return GroupIntegral(model.log_likelihood, model.groups, model.groups.nodes or first_nodes(unit))
+
+
+def _integrated(integral: GroupIntegral, space: Space, start: np.ndarray, unit: Any) -> Integrated:
+    def joint(vector: Any, effect: Any, unit: Any) -> Any:
+        return integral.joint(space.theta(vector), effect, unit)
+
+    size = integral.groups.size
+    return Integrated(identify(joint, start, np.zeros(size), unit), size, integral.nodes, integral)
 
 
 def _report(model: Model, space: Space, start: np.ndarray) -> tuple[Function | None, Structure, tuple[int, ...] | None]:

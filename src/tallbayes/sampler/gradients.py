@@ -259,7 +259,7 @@ def row_terms(
         num_rows = inputs.num_rows.astype(displacement.dtype)
         return num_rows / estimator.batch_size * _centred_terms(target, inputs.centre, displacement, batch, b, c)
     count = inputs.num_rows if estimator.batch_size is None else inputs.batch_size
-    length = TILE_ROWS if estimator.batch_size is None else inputs.centre.slab_rows
+    length = TILE_ROWS if estimator.batch_size is None else 1 if target.integrated else inputs.centre.slab_rows
 
     def slab(number: jax.Array, total: jax.Array) -> jax.Array:
         offset = number * length + jnp.arange(length, dtype=jnp.int32)

@@ -33,7 +33,10 @@ def set_up(
     prepared = known.prepared = replace(known.prepared, table=placed.table)
     if known.search is None:
         begin("second mode")
-        prepared, known.search = aside(_searched, prepared, anchor is not None, executor)
+        if placed.modes:
+            known.search = (), (f"modes: {placed.modes}",)
+        else:
+            prepared, known.search = aside(_searched, prepared, anchor is not None, executor)
         known.prepared = prepared
     if wish is not None and anchor is None and prepared.anchor.has_mode and not known.centred:
         begin("recentring")

@@ -35,7 +35,10 @@ from tallbayes.workers.executors import Executor
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A model with its rows, its mode and what is wanted of it: the set-up, done once."""
+    """A model with its rows, its mode and what is wanted of it: the set-up, done once.
+
+    `integral_error` is a bias that integrals over effects may leave in any answer, in posterior sds.
+    """
 
     target: Target
     table: Table
@@ -45,17 +48,24 @@ class Prepared:
     asked_precision: str | None
     listing: Listing | None = None
     probe: Probe | None = None
+    integral_error: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """A model bound to its rows, which are where paths can read them."""
+    """A model bound to its rows, which are where paths can read them.
+
+    Of groups: what was read to find their nodes, what it says of other modes, and the error of the integrals.
+    """
 
     target: Target
     table: Table
     start: np.ndarray
     precision: str
     asked_precision: str | None
+    spent: int = 0
+    modes: str = ""
+    integral_error: float = 0.0
 
 
 def check_data(model: Model, data: Any) -> Any:
@@ -190,9 +200,9 @@ def find_centre(placed: Placed, anchor: Anchor | None, executor: Executor | None
         found = find_mode_or_balance(target, table, placed.start, executor)
     else:
         found = _renewed(target, table, anchor, executor)
-    return Prepared(
-        target, table, found, round(found.passes * table.num_rows), placed.precision, placed.asked_precision
-    )
+    spent = placed.spent + round(found.passes * table.num_rows)
+    precision = placed.precision, placed.asked_precision
+    return Prepared(target, table, found, spent, *precision, integral_error=placed.integral_error)
 
 
 def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | None) -> Anchor:

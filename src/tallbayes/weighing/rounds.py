@@ -95,6 +95,8 @@ class Weighing:
     drawn: Drawn | None = None
     replicated: Replicated | None = None
     seconds_before: float = 0.0
+    # That no draws remove, in posterior sds.
+    standing_bias: float = 0.0
 
     @property
     def evaluations(self) -> int:
@@ -226,7 +228,7 @@ def assess_replicates(weighing: Weighing) -> Assessment:
         tolerance=weighing.goal(summary),
         standard_error=np.sqrt(variance[0] / count[0]),
         freedom=degrees_of_freedom(variance, summary.kurtosis, count),
-        bias_bound=np.zeros_like(summary.value),
+        bias_bound=weighing.standing_bias * summary.scale,
     )
 
 
@@ -257,6 +259,7 @@ def assess_weights(weighing: Weighing) -> Assessment:
     error = np.sqrt(variance[0] / count[0])
     ratio = np.abs(estimands.observed(weights.ratio_bias(drawn.values)))
     bias = estimands.of_observables(ratio, summary.scale) + _lopsided(estimands, delta) * error
+    bias = bias + weighing.standing_bias * summary.scale
     return Assessment(
         summary=summary,
         variance=variance,
@@ -282,7 +285,8 @@ def _needed(weighing: Weighing, now: Assessment, count: float) -> float:
     allowed = SHARE * now.tolerance
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.nan_to_num(now.variance[0] / (allowed**2 - np.minimum(now.summary.laplace_error, allowed**2 / 2)))
-        by_bias = np.nan_to_num(count * now.bias_bound / (now.tolerance * np.sqrt(1 - SHARE**2)))
+        falling = now.bias_bound - weighing.standing_bias * now.summary.scale
+        by_bias = np.nan_to_num(count * falling / (now.tolerance * np.sqrt(1 - SHARE**2)))
     need = max(float(spread.max()), float(by_bias.max()))
     if need > count:
         return need

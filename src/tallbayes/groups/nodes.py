@@ -1,0 +1,118 @@
+"""Nodes: where a group's integral is looked at, given theta's place u in R^d.
+
+    b_hat = argmax_b f(u, b),   f = log p(b | theta) + sum_i l_i(theta, b)
+    H = -d^2 f / db^2,   S S^T = H^-1,   B = H^-1 d^2 f / db du,   c = b_hat - B u
+
+so that b_hat + B v is to first order where the mode of b goes as u moves by v. Newton's steps for all groups at once,
+each cut to the best of a few fractions; where f curves upwards its curvature is turned.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallbayes.anchor.importance import in_float64
+from tallbayes.errors import NoConvergenceError, explain
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
+from tallbayes.rows.table import Table
+from tallbayes.watch import count_rows
+
+FRACTIONS = (1.0, 0.5, 0.25, 0.0625, 0.0078125)
+MOST_STEPS = 60
+# In sds of the effect given theta.
+CLOSE = 1e-5
+PART_UNITS = 512
+LEAST_CURVATURE = 1e-8
+
+
+class Nodes(NamedTuple):
+    """c, B and S of every unit, and how far Newton's last step would still have gone."""
+
+    centre: Any
+    slope: Any
+    root: Any
+    left: Any
+
+
+def find_nodes(target: Target, table: Table, vector: Floats, count: int | None = None) -> Nodes:
+    """Of the first `count` units of a table, or of all, padding included."""
+    stop = table.capacity if count is None else count
+    size = min(PART_UNITS, table.capacity)
+    parts = []
+    with jax.enable_x64(True):
+        for first in range(0, stop, size):
+            start = min(first, table.capacity - size)
+            found = compiled(_nodes)((target, size), table.rows, np.int32(start), jnp.asarray(vector))
+            parts.append([np.asarray(part)[first - start :] for part in found])
+            count_rows(size)
+    whole = Nodes(*(np.concatenate(part)[:stop] for part in zip(*parts, strict=True)))
+    if not np.all(np.isfinite(whole.root)):
+        raise NoConvergenceError(
+            explain(
+                "the log likelihood of every group to be finite near the mode of its effect",
+                f"{int(np.sum(~np.isfinite(whole.root).all(axis=(1, 2)))):,} groups where it is not",
+                "log_likelihood(theta, b, row) by hand on a row of each group, and start values inside its domain",
+            )
+        )
+    return whole
+
+
+def with_nodes(table: Table, nodes: Nodes) -> Any:
+    """The rows of a table with these nodes, in the type they are kept in."""
+    rows = dict(table.rows)
+    with jax.enable_x64(True):
+        for name in ("centre", "slope", "root"):
+            whole = np.array(rows[name])
+            whole[: len(nodes.centre)] = getattr(nodes, name)
+            rows[name] = jax.device_put(whole)
+    return rows
+
+
+def _nodes(static: tuple[Target, int], rows: Any, start: jax.Array, vector: jax.Array) -> Nodes:
+    target, size = static
+    part = in_float64(jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), rows))
+    return jax.vmap(lambda unit: _of_unit(target, vector, unit))(part)
+
+
+def _of_unit(target: Target, vector: jax.Array, unit: Any) -> Nodes:
+    assert target.integrated is not None
+    joint = target.integrated.joint.call
+
+    def value(b: jax.Array) -> jax.Array:
+        return joint(vector, b, unit)
+
+    def look(b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The step, its length in sds, and H^-1's root."""
+        gradient, curvature = jax.grad(value)(b), -jax.hessian(value)(b)
+        values, vectors = jnp.linalg.eigh(curvature)
+        turned = jnp.maximum(jnp.abs(values), LEAST_CURVATURE)
+        slope = vectors.T @ gradient
+        return vectors @ (slope / turned), jnp.sqrt(jnp.sum(slope**2 / turned)), (vectors / turned) @ vectors.T
+
+    def improve(state: Any) -> Any:
+        b, here, step, _, taken = state
+        moves = jnp.asarray(FRACTIONS, b.dtype)[:, None] * step
+        values = jnp.where(jnp.isnan(there := jax.vmap(lambda move: value(b + move))(moves)), -jnp.inf, there)
+        best = jnp.argmax(values)
+        rises = values[best] > here
+        b = jnp.where(rises, b + moves[best], b)
+        step, left, _ = look(b)
+        return b, value(b), step, jnp.where(rises, left, 0.0), taken + 1
+
+    def goes_on(state: Any) -> jax.Array:
+        _, _, _, left, taken = state
+        return (left > CLOSE) & (taken < MOST_STEPS)
+
+    start = unit["centre"] + unit["slope"] @ vector
+    step, left, _ = look(start)
+    first = (start, value(start), step, left, jnp.int32(0))
+    b = jax.lax.while_loop(goes_on, improve, first)[0]
+    _, left, covariance = look(b)
+    cross = jax.jacrev(lambda u: jax.grad(lambda each: joint(u, each, unit))(b))(vector)
+    slope = covariance @ cross
+    return Nodes(b - slope @ vector, slope, jnp.linalg.cholesky(covariance), left)

@@ -1,0 +1,80 @@
+"""Placing: from rows with a column of groups to units that are ready to be sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tallbayes.groups.centre import find_marginal_mode
+from tallbayes.groups.integral import Choice, choose_nodes, error_of
+from tallbayes.groups.units import Grouping, gather_units, make_grouping, take_out
+from tallbayes.model.model import Model, bind
+from tallbayes.model.space import make_space
+from tallbayes.programs.later import jax
+from tallbayes.setup.preparation import Placed, bind_rows, check_data, place
+from tallbayes.watch import begin
+from tallbayes.workers.executors import Executor
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """A model of groups bound to its units, which have no nodes yet."""
+
+    model: Model
+    units: Any
+    grouping: Grouping
+    bound: tuple[Any, np.ndarray]
+
+
+def gather(model: Model, data: Any) -> Gathered:
+    """Rows checked, and put together by their group."""
+    assert model.groups is not None
+    column, rest = take_out(data, model.groups)
+    arrays = check_data(model, rest)
+    grouping = make_grouping(model.groups.by, column)
+    first = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
+    initial = model.initial(first) if callable(model.initial) else model.initial
+    dimension = make_space(initial, model.constraints)[0].dimension
+    units = gather_units(arrays, grouping, model.groups.size, dimension)
+    return Gathered(model, units, grouping, bind_rows(model, units))
+
+
+def place_groups(
+    gathered: Gathered, asked_precision: str | None, shuffle: bool, tolerance: float, executor: Executor | None = None
+) -> Placed:
+    """Units on the device, with nodes at the mode of the marginal posterior, as many as the tolerance takes."""
+    model, units = gathered.model, gathered.units
+    placed = place(model, units, asked_precision, shuffle, None, gathered.bound)
+    begin("groups")
+    centre = find_marginal_mode(placed.target, placed.table, placed.start, executor)
+    assert model.groups is not None
+    if model.groups.nodes is None:
+        choice = choose_nodes(placed.target, centre.table, centre.anchor, tolerance)
+    else:
+        choice = error_of(placed.target, centre.table, centre.anchor, model.groups.nodes)
+    target = _with_nodes(model, choice, units)
+    table = replace(centre.table, rows=_narrowed(centre.table.rows, placed.precision))
+    return replace(
+        placed,
+        target=target,
+        table=table,
+        start=centre.anchor.mode,
+        spent=centre.units_read,
+        modes=centre.modes,
+        integral_error=choice.error,
+    )
+
+
+def _with_nodes(model: Model, choice: Choice, units: Any) -> Any:
+    assert model.groups is not None
+    chosen = replace(model, groups=replace(model.groups, nodes=choice.nodes))
+    return bind(chosen, jax.tree.map(lambda array: np.asarray(array[0]), units))[0]
+
+
+def _narrowed(rows: Any, precision: str) -> Any:
+    """Nodes in the type of the rows."""
+    with jax.enable_x64(True):
+        kept = {name: jax.device_put(np.asarray(rows[name], precision)) for name in ("centre", "slope", "root")}
+    return {**rows, **kept}

@@ -1,0 +1,174 @@
+"""Groups: an effect of every group, integrated out, so that a group is a row.
+
+    p_g(theta) = integral p(b | theta) prod_{i in g} p(row_i | theta, b) db,        b in R^q, q = 1, 2, 3
+
+    log p_g = log sum_k exp [ c_k + log |S_g| + log p(b_k | theta) + sum_i l_i(theta, b_k) ],
+    c_k = log w_k + |x_k|^2 / 2 + q/2 log 2 pi
+
+by Gauss and Hermite's nodes x_k with weights w_k of the normal density, K in each of q directions, put down at
+
+    b_k = c_g + B_g u + S_g x_k
+
+where u is theta's place in R^d. c_g, B_g and S_g are found once, at set-up (`groups.nodes`), and are numbers of the
+group ever after: the sampled model is exactly defined by them, and no path looks for the mode of an effect.
+
+A `Unit` is a group as a row: its own rows padded to one length, how many there are, and its nodes. One without any rows
+is a new group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tallbayes.errors import ModelError, explain
+from tallbayes.programs.later import jax, jnp
+
+MOST_EFFECTS, MOST_NODES = 3, 63
+# Nodes a direction to begin with, for groups of up to so many rows: the more there are, the nearer to a Gaussian.
+FIRST_NODES = {64: 7, 512: 5, np.inf: 3}
+# Rows of a group that are read together: more would fill the memory where hundreds of groups are.
+TOGETHER = 128
+WEIGHT = "__weight__"
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """What tells the groups of a model's rows apart, and what each of them has of its own.
+
+    `by` names the column of the group, text or whole numbers. `effect` is the start value of a group's effect, a number
+    or up to three; with groups a model's `log_likelihood(theta, b, row)` is that of one row given its group's effect b.
+    `log_density(theta, b)` is the law of an effect, its constant included as far as that hangs on theta. `shown(theta,
+    b)` is what is reported of an effect (b itself if None), with `names` for its numbers. `nodes` a direction are
+    chosen unless they are given.
+
+    >>> import jax.numpy as jnp
+    >>> groups = Groups(by="school", effect=0.0, log_density=lambda theta, b: -0.5 * b**2)
+    """
+
+    by: str
+    effect: Any
+    log_density: Callable[[Any, Any], Any]
+    shown: Callable[[Any, Any], Any] | None = None
+    names: tuple[str, ...] | None = None
+    nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.effect)
+        if len(shape) > 1 or not 1 <= self.size <= MOST_EFFECTS:
+            got, hint = f"shape {shape}", "0.0, or np.zeros(2) for an intercept and a slope"
+            raise ModelError(explain(f"a group's effect of 1 to {MOST_EFFECTS} numbers", got, hint))
+        if not callable(self.log_density):
+            raise ModelError(explain("log_density(theta, b)", repr(self.log_density), "lambda theta, b: -0.5 * b**2"))
+        whole = isinstance(self.nodes, int) and not isinstance(self.nodes, bool)
+        if self.nodes is not None and not (whole and 1 <= self.nodes <= MOST_NODES):
+            raise ModelError(explain(f"nodes from 1 to {MOST_NODES}", repr(self.nodes), "None to have them chosen"))
+
+    @property
+    def size(self) -> int:
+        return int(np.size(self.effect))
+
+    def vector(self, effect: Any) -> Any:
+        """An effect as its owner has it, from q numbers."""
+        return effect.reshape(np.shape(self.effect))
+
+
+class EffectMoments(NamedTuple):
+    """Of what is shown of an effect, given theta: mean, variance and third central moment, number by number."""
+
+    mean: Any
+    variance: Any
+    third: Any
+
+
+@dataclass(frozen=True, eq=False)
+class GroupIntegral:
+    """log p_g of a unit, with K nodes a direction, and what is known of its effect given theta."""
+
+    log_likelihood: Callable[[Any, Any, Any], Any]
+    groups: Groups
+    nodes: int
+
+    def joint(self, theta: Any, effect: Any, unit: Any) -> Any:
+        """log p(b | theta) + sum_i l_i(theta, b), b as q numbers."""
+        b = self.groups.vector(effect)
+        return self.groups.log_density(theta, b) + self._rows(theta, b, unit)
+
+    def _rows(self, theta: Any, b: Any, unit: Any) -> Any:
+        length = jax.tree.leaves(unit["rows"])[0].shape[0]
+
+        def some(part: Any) -> Any:
+            rows, place = part
+            terms = jax.vmap(lambda row: _term(self.log_likelihood, theta, b, row))(rows)
+            return jnp.sum(jnp.where(place < unit["count"], terms, 0))
+
+        places = jnp.arange(length, dtype=jnp.int32)
+        if length <= TOGETHER:
+            return some((unit["rows"], places))
+        parts = jax.tree.map(lambda leaf: leaf.reshape(-1, TOGETHER, *leaf.shape[1:]), (unit["rows"], places))
+        return jnp.sum(jax.lax.map(jax.checkpoint(some), parts))
+
+    def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
+        """log p_g."""
+        return jax.nn.logsumexp(self._terms(theta, vector, unit)[1])
+
+    def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
+        """Of the effect as it is shown, given theta and the group's rows."""
+        points, terms = self._terms(theta, vector, unit)
+        share = jax.nn.softmax(terms)
+        shown = jax.vmap(lambda b: self.shown(theta, b))(points)
+        mean = share @ shown
+        return EffectMoments(mean, share @ (shown - mean) ** 2, share @ (shown - mean) ** 3)
+
+    def expectation(self, function: Callable[[Any, Any], Any], theta: Any, vector: Any, unit: Any) -> Any:
+        """E f(theta, b) over the group's effect given theta."""
+        points, terms = self._terms(theta, vector, unit)
+        values = jax.vmap(lambda b: function(theta, self.groups.vector(b)))(points)
+        return jnp.tensordot(jax.nn.softmax(terms), values, 1)
+
+    def shown(self, theta: Any, effect: Any) -> Any:
+        b = self.groups.vector(effect)
+        return jnp.ravel(b if self.groups.shown is None else jnp.asarray(self.groups.shown(theta, b)))
+
+    def _terms(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
+        """Nodes (k, q), and the logarithm of what each adds."""
+        rule = normal_nodes(self.nodes, self.groups.size)
+        dtype = vector.dtype
+        centre = unit["centre"] + unit["slope"] @ vector
+        points = centre + jnp.asarray(rule.points, dtype) @ unit["root"].T
+        size = jnp.sum(jnp.log(jnp.diagonal(unit["root"])))
+        values = jax.vmap(lambda b: self.joint(theta, b, unit))(points)
+        return points, jnp.asarray(rule.log_weights, dtype) + size + values
+
+
+def _term(log_likelihood: Callable[[Any, Any, Any], Any], theta: Any, b: Any, row: Any) -> Any:
+    if not isinstance(row, dict) or WEIGHT not in row:
+        return log_likelihood(theta, b, row)
+    return row[WEIGHT] * log_likelihood(theta, b, {name: each for name, each in row.items() if name != WEIGHT})
+
+
+def first_nodes(unit: Any) -> int:
+    """Nodes a direction to begin with, by the length of a unit."""
+    length = jax.tree.leaves(unit["rows"])[0].shape[0]
+    return next(count for most, count in FIRST_NODES.items() if length <= most)
+
+
+class Rule(NamedTuple):
+    """Nodes (k, q), and log w_k + |x_k|^2 / 2 + q/2 log 2 pi."""
+
+    points: np.ndarray
+    log_weights: np.ndarray
+
+
+@cache
+def normal_nodes(count: int, size: int) -> Rule:
+    """Gauss and Hermite's rule with `count` nodes in each of `size` directions."""
+    x, w = np.polynomial.hermite_e.hermegauss(count)
+    one = np.log(w / w.sum()) + x**2 / 2 + np.log(2 * np.pi) / 2
+    points = np.stack(np.meshgrid(*[x] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    weights = np.sum(np.stack(np.meshgrid(*[one] * size, indexing="ij"), axis=-1), axis=-1).ravel()
+    return Rule(points, weights)

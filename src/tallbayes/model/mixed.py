@@ -1,0 +1,194 @@
+"""Mixed models: a family's regression with effects by group.
+
+    eta_i = x_i . beta + sum_t z_it . b_t[group_t(i)],     b ~ N(0, D_t),     D_t = T R T,  T = diag(scales)
+
+Of the terms t the first is integrated out: its groups are rows (`model.groups`), and its effect is a = L^-1 b, standard
+normal, with L L^T = D, so that nothing happens to it as a scale goes to nothing. The effects of the others, crossed or
+nested, are parameters like any other, with b itself for a parameter.
+
+Scales are half-normal a priori; R is LKJ, of shape eta: with partial correlations r_jk, in columns k < j,
+
+    p(r_jk) ~ (1 - r_jk^2)^(eta + (q - 2 - k) / 2 - 1)      each by itself
+    L_jk = r_jk prod_{m<k} sqrt(1 - r_jm^2),   L_jj = prod_{m<j} sqrt(1 - r_jm^2)     times the scale of row j
+
+A row is that of the family with "z0" (q,) of the term that is integrated, and for the others "z1", ... and "level1",
+..., their levels as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.errors import DataError, ModelError, explain
+from tallbayes.model.constraints import interval, positive
+from tallbayes.model.groups import MOST_EFFECTS, Groups
+from tallbayes.model.linear import Layout
+from tallbayes.model.model import Model
+from tallbayes.programs.later import jax, jnp
+
+SHAPE = 2.0
+FIRST_SCALE = 0.5
+
+
+@dataclass(frozen=True)
+class EffectTerm:
+    """Effects of a factor: what it is called, how many numbers each of its levels has and whether these are correlated,
+    the scale of the half-normal priors of their scales, and for a term that is not integrated how many levels."""
+
+    by: str
+    size: int = 1
+    correlated: bool = True
+    scale: float = 1.0
+    levels: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= MOST_EFFECTS:
+            got = f"{self.size} of {self.by!r}"
+            raise ModelError(explain(f"1 to {MOST_EFFECTS} effects a group", got, "fewer slopes that vary"))
+        if not (np.isfinite(self.scale) and self.scale > 0):
+            raise ModelError(explain(f"a prior scale > 0 of the effects of {self.by!r}", repr(self.scale), "1.0"))
+
+    @property
+    def correlations(self) -> int:
+        return self.size * (self.size - 1) // 2 if self.correlated else 0
+
+
+def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None = None) -> Model:
+    """A family's model with effects by group; those of the first term are integrated out.
+
+    Parameters are the family's, in a dict, then for every term t "scales{t}" and, where effects are correlated, partial
+    "correlations{t}"; of a term that is not integrated also its "effects{t}". `names` are those of the first's effects.
+
+    >>> from tallbayes.model.families import poisson
+    >>> schools = with_effects(poisson(), EffectTerm("school"))
+    """
+    parts, layout = model.parts, model.layout
+    if parts is None or layout.heads != 1 or layout.indexed is not None:
+        hint = "tb.families.logistic(), poisson(), linear() and the like"
+        raise ModelError(explain("a family with one linear predictor", f"{model.family}", hint))
+    first, *others = terms
+    extra = next((name for name in parts.scales if name not in ("coefficients", "intercept")), None)
+    free = {"scales": positive, "correlations": interval(-1.0, 1.0)}
+    constraints = {} if extra is None else {extra: positive}
+    for place, term in enumerate(terms):
+        constraints |= {f"{name}{place}": each for name, each in free.items() if name == "scales" or term.correlations}
+    likelihood = partial(_likelihood, parts.density, extra, layout, terms)
+    return replace(
+        model,
+        log_prior=partial(_prior, parts.scales, terms),
+        log_likelihood=likelihood,
+        initial=partial(_start, model.initial, terms),
+        predictor=None,
+        layout=Layout(),
+        log_concave=False,
+        check=partial(_check, model.check, terms),
+        constraints=constraints,
+        groups=Groups(
+            by=first.by,
+            effect=np.zeros(first.size),
+            log_density=_standard_normal,
+            shown=partial(_shown, first),
+            names=names,
+        ),
+    )
+
+
+def _standard_normal(theta: Any, b: Any) -> Any:
+    return -0.5 * jnp.sum(b**2)
+
+
+def _shown(term: EffectTerm, theta: Any, b: Any) -> Any:
+    return root_of(term, theta, 0) @ b
+
+
+def root_of(term: EffectTerm, theta: Any, place: int) -> Any:
+    """L, with L L^T = D of the term at this place."""
+    scales = theta[f"scales{place}"]
+    if not term.correlations:
+        return jnp.diag(scales)
+    partials, rows, used = theta[f"correlations{place}"], [], 0
+    for j in range(term.size):
+        row, left = [], jnp.ones((), scales.dtype)
+        for k in range(j):
+            row.append(partials[used + k] * left)
+            left = left * jnp.sqrt(1 - partials[used + k] ** 2)
+        used += j
+        rows.append(jnp.stack([*row, left, *[jnp.zeros((), scales.dtype)] * (term.size - j - 1)]))
+    return scales[:, None] * jnp.stack(rows)
+
+
+def predictor_of(layout: Layout, terms: tuple[EffectTerm, ...], theta: Any, row: Any) -> Any:
+    """eta but for the effects of the first term."""
+    eta = row["x"] @ theta["coefficients"] if "x" in row else jnp.zeros((), theta["coefficients"].dtype)
+    if layout.intercept:
+        eta = eta + theta["intercept"]
+    for place in range(1, len(terms)):
+        eta = eta + row[f"z{place}"] @ jnp.take(theta[f"effects{place}"], row[f"level{place}"], axis=0)
+    return eta
+
+
+def _likelihood(
+    density: Callable[..., Any],
+    extra: str | None,
+    layout: Layout,
+    terms: tuple[EffectTerm, ...],
+    theta: Any,
+    b: Any,
+    row: Any,
+) -> Any:
+    eta = predictor_of(layout, terms, theta, row) + row["z0"] @ (root_of(terms[0], theta, 0) @ b)
+    return density(eta if extra is None else jnp.stack([eta, jnp.log(theta[extra])]), row)
+
+
+def _prior(scales: dict[str, Any], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
+    total = sum(-0.5 * jnp.sum((theta[name] / scale) ** 2) for name, scale in scales.items())
+    for place, term in enumerate(terms):
+        total = total - 0.5 * jnp.sum((theta[f"scales{place}"] / term.scale) ** 2)
+        if term.correlations:
+            powers = np.array([SHAPE + (term.size - 2 - k) / 2 - 1 for j in range(term.size) for k in range(j)])
+            total = total + jnp.sum(powers * jnp.log1p(-(theta[f"correlations{place}"] ** 2)))
+        if place:
+            root, effects = root_of(term, theta, place), theta[f"effects{place}"]
+            standard = jax.scipy.linalg.solve_triangular(root, effects.T, lower=True)
+            total = total - 0.5 * jnp.sum(standard**2) - term.levels * jnp.sum(jnp.log(jnp.diagonal(root)))
+    return total
+
+
+def _start(initial: Callable[[Any], Any], terms: tuple[EffectTerm, ...], row: Any) -> dict[str, Any]:
+    base = initial(row)
+    start = dict(base) if isinstance(base, dict) else {"coefficients": base}
+    for place, term in enumerate(terms):
+        start[f"scales{place}"] = np.full(term.size, FIRST_SCALE * min(term.scale, 1.0))
+        if term.correlations:
+            start[f"correlations{place}"] = np.zeros(term.correlations)
+        if place:
+            start[f"effects{place}"] = np.zeros((term.levels, term.size))
+    return start
+
+
+def _check(check: Callable[[Any], Any] | None, terms: tuple[EffectTerm, ...], data: Any) -> Any:
+    """The family's own check, and a column of numbers for every effect."""
+    own = {f"{name}{place}" for place in range(len(terms)) for name in ("z", "level")}
+    data = {**data, **{f"z{p}": np.ones((len(data["y"]), 1)) for p, t in enumerate(terms) if t.size == 1 and f"z{p}" not in data}}
+    rest = {name: array for name, array in data.items() if name not in own}
+    rest = rest if check is None else check(rest)
+    for place, term in enumerate(terms):
+        z = np.asarray(data.get(f"z{place}", np.empty(0)))
+        if z.shape != (len(data["y"]), term.size):
+            got = f"shape {z.shape}"
+            raise DataError(explain(f"z{place} of {term.size} columns, a number a row for each effect", got, "z of ones"))
+        if z.dtype.kind != "f":
+            z = z.astype(np.float64)
+        rest[f"z{place}"] = z
+        if place:
+            levels = np.asarray(data[f"level{place}"])
+            if levels.dtype.kind not in "iu" or levels.min() < 0 or levels.max() >= term.levels:
+                got = f"{levels.dtype} from {levels.min()} to {levels.max()}"
+                raise DataError(explain(f"levels 0 to {term.levels - 1} of {term.by!r}", got, "codes of its levels"))
+            rest[f"level{place}"] = levels
+    return rest
