@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tallbayes.estimation.group_effects import effect_source
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import cost_growth, mean_decay, variance_decay
 from tallbayes.estimator.run import Run, consistency_scores
@@ -48,6 +49,7 @@ def conclude(
         columns(final.tolerance).values(),
         strict=True,
     )
+    posterior = posterior_of(finished, prepared)
     converged = finished.status is Status.converged
     status = Status.rough_integrals if rough and converged else finished.status
     return Result(
@@ -73,7 +75,8 @@ def conclude(
             *_notes_of_slow(run),
             *_notes_of_corners(prepared, converged),
         ),
-        posterior=posterior_of(finished, prepared),
+        posterior=posterior,
+        effect_source=effect_source(posterior, prepared),
         regression=regression_of(prepared.target),
         random_tail=finished.randomised is not None,
         continuation=continuation,

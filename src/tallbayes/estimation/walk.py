@@ -19,7 +19,7 @@ from tallbayes.estimation.interval_ends import refine_ends
 from tallbayes.estimation.question import FINE_SHARE, Question
 from tallbayes.estimation.small import MOST_ROWS
 from tallbayes.estimation.weighed import HandedOver
-from tallbayes.estimation.weighed_rows import applies, weigh_rows
+from tallbayes.estimation.weighed_rows import about_moments, applies, weigh_rows
 from tallbayes.estimator.decisions import Unrecorded
 from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
@@ -60,6 +60,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
         _compile_ahead(asked, placed, stack)
     wish = Wish.of(method.anchor, asked.accuracy.kind, asked.accuracy.size) if method.anchored else None
     prepared, search = recalled(book, placed, partial(set_up, known, placed, asked.anchor, wish, workers))
+    if applies(asked, prepared, search):
+        prepared = aside(about_moments, prepared, workers)
     known.prepared, known.search, known.centred = prepared, search, True
     begin("quantities")
     estimands = aside(make_estimands, asked.quantities, prepared.target, prepared.anchor, prepared.table.units)
@@ -80,7 +82,9 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)
     run.kept_bytes, run.seconds_before = asked.kept_bytes, known.seconds
     # Where integrals are rough no number of levels helps: that is told at the end, and not sampled for.
-    run.standing_bias = prepared.integral_error if prepared.integral_error <= FINE_SHARE * asked.accuracy.finest else 0.0
+    run.standing_bias = (
+        prepared.integral_error if prepared.integral_error <= FINE_SHARE * asked.accuracy.finest else 0.0
+    )
     run.weak_order = WEAK_ORDER if prepared.anchor.has_mode else NECK_ORDER
     if book is not None:
         run.decisions = Kept(book, asked.seed, _goal_on_record(asked))
@@ -118,7 +122,6 @@ def _placed_groups(asked: Question, known: Known, gathered: Gathered) -> Placed:
     known.num_rows = gathered.grouping.count
     known.target, known.start = gathered.bound
     known.quantities = read_quantities(asked.quantities, *gathered.bound, asked.model.units)[0]
-    known.grouping = gathered.grouping
     gradient = asked.method.gradient_for(known.num_rows)
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     begin("placing rows")

@@ -47,6 +47,7 @@ def conclude_weighed(
     seconds: float = 0.0,
     continuation: Callable[..., Result] | None = None,
     setup_evaluations: int | None = None,
+    standing_bias: float = 0.0,
 ) -> Result:
     """Everything a user asks a result for."""
     weighing, final = weighed.weighing, weighed.final
@@ -67,7 +68,7 @@ def conclude_weighed(
             spreads=(0.0,),
             whitened=True,
             laplace=True,
-            rungs=Rungs(0.0, 2.0, np.array([float(rows)])),
+            rungs=Rungs(0.0, 2.0, np.array([float(rows)]), left=standing_bias),
             seed=weighing.proposal.seed,
             stored=reading,
             live=live,

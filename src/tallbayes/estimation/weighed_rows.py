@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.gaussian_level import laplace_level
+from tallbayes.anchor.mode import anchor_at
 from tallbayes.anchor.screening import log_densities
 from tallbayes.estimation.conclusion import regression_of
+from tallbayes.estimation.group_effects import effect_source
 from tallbayes.estimation.question import FINE_SHARE, Question, read_changes
 from tallbayes.estimation.small import MOST_NUMBERS, MOST_PARAMETERS, MOST_ROWS, MOST_ROWS_READ
 from tallbayes.estimation.weighed import HandedOver, conclude_weighed, finish_weighing
@@ -33,9 +36,10 @@ from tallbayes.setup.quantities import observed_values
 from tallbayes.setup.record import Search
 from tallbayes.setup.tail_variances import tails_of
 from tallbayes.watch import aside, begin, count_rows, watching
+from tallbayes.weighing.adaptation import DRAWS, weighted_moments
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.replicates import Replicated, replicate_block
-from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
+from tallbayes.weighing.rounds import FIRST_DRAWS, Weighed, Weighing
 from tallbayes.workers.executors import Executor, capacity_of, in_order
 from tallbayes.workers.sharing import hire
 from tallbayes.workers.tasks import Book
@@ -44,6 +48,8 @@ Block = tuple[Floats, Floats]
 
 # Of groups, whose integrals are compiled programs: as many as take some ten seconds, when a ladder is cheaper.
 MOST_DENSITIES = 1e9
+# A covariance of more numbers than that is not known by a few hundred draws.
+MOST_ADAPTED = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +177,31 @@ def applies(asked: Question, prepared: Prepared, search: Search) -> bool:
     return asked.weighted is not None and small and plain and affordable and known
 
 
+def about_moments(prepared: Prepared, executor: Executor) -> Prepared:
+    """Groups, about the mean and covariance of the posterior, where draws with weights about the mode tell them."""
+    target, table, anchor = prepared.target, prepared.table, prepared.anchor
+    if target.integrated is None or len(anchor.mode) > MOST_ADAPTED:
+        return prepared
+    begin("recentring")
+
+    def log_density(z: Floats) -> Floats:
+        found = log_densities(target, table, anchor.mode + anchor.displacements(z), None)
+        count_rows(table.num_rows * len(z))
+        return found
+
+    found = weighted_moments(log_density, len(anchor.mode))
+    if found is None:
+        return prepared
+    mean, covariance = found
+    root = anchor.displacements(np.linalg.cholesky(covariance).T).T
+    inverse = np.linalg.inv(root)
+    here = expand(target, table, anchor.mode + anchor.displacements(mean[None])[0], executor)
+    moved = anchor_at(here, anchor.passes, anchor.num_rows)
+    moved = replace(moved, precision=inverse.T @ inverse, hessian=moved.precision, has_mode=anchor.has_mode)
+    spent = prepared.setup_evaluations + (DRAWS + 1) * table.num_rows
+    return replace(prepared, anchor=moved, setup_evaluations=spent)
+
+
 def _most_rows(prepared: Prepared) -> float:
     """That may be read by draws in all."""
     work = prepared.target.work(prepared.table.rows)
@@ -217,7 +248,8 @@ def _has_endless_tails(prepared: Prepared, estimands: Estimands) -> bool:
 def _finished(wanted: WantedRows, weighing: Weighing, started: float) -> Result | HandedOver:
     asked, prepared = wanted.asked, wanted.prepared
     describe = partial(
-        conclude_weighed,
+        _described,
+        prepared,
         anchor=prepared.anchor,
         reading=None,
         live=(prepared.target, prepared.table.units),
@@ -229,6 +261,11 @@ def _finished(wanted: WantedRows, weighing: Weighing, started: float) -> Result 
         setup_evaluations=prepared.setup_evaluations,
     )
     return finish_weighing(weighing, asked, wanted.method, started, describe, partial(_extend, wanted))
+
+
+def _described(prepared: Prepared, weighed: Weighed, **parts: Any) -> Result:
+    found = conclude_weighed(weighed, standing_bias=prepared.integral_error, **parts)
+    return replace(found, effect_source=effect_source(found.posterior, prepared))
 
 
 def _extend(wanted: WantedRows, weighing: Weighing, **changes: Any) -> Result:

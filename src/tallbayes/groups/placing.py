@@ -64,6 +64,7 @@ def place_groups(
         spent=centre.units_read,
         modes=centre.modes,
         integral_error=choice.error,
+        grouping=gathered.grouping,
     )
 
 

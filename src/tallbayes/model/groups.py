@@ -78,14 +78,15 @@ class Groups:
 
 
 class EffectMoments(NamedTuple):
-    """Of what is shown of an effect, given theta: mean, variance and third central moment, number by number."""
+    """Of what is shown of an effect, given theta: mean, and second to fourth central moments, number by number."""
 
     mean: Any
     variance: Any
     third: Any
+    fourth: Any
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class GroupIntegral:
     """log p_g of a unit, with K nodes a direction, and what is known of its effect given theta."""
 
@@ -122,7 +123,7 @@ class GroupIntegral:
         share = jax.nn.softmax(terms)
         shown = jax.vmap(lambda b: self.shown(theta, b))(points)
         mean = share @ shown
-        return EffectMoments(mean, share @ (shown - mean) ** 2, share @ (shown - mean) ** 3)
+        return EffectMoments(mean, *(share @ (shown - mean) ** power for power in (2, 3, 4)))
 
     def expectation(self, function: Callable[[Any, Any], Any], theta: Any, vector: Any, unit: Any) -> Any:
         """E f(theta, b) over the group's effect given theta."""

@@ -71,12 +71,13 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     if parts is None or layout.heads != 1 or layout.indexed is not None:
         hint = "tb.families.logistic(), poisson(), linear() and the like"
         raise ModelError(explain("a family with one linear predictor", f"{model.family}", hint))
-    first, *others = terms
+    first = terms[0]
     extra = next((name for name in parts.scales if name not in ("coefficients", "intercept")), None)
-    free = {"scales": positive, "correlations": interval(-1.0, 1.0)}
-    constraints = {} if extra is None else {extra: positive}
+    constraints: dict[str, Any] = {} if extra is None else {extra: positive}
     for place, term in enumerate(terms):
-        constraints |= {f"{name}{place}": each for name, each in free.items() if name == "scales" or term.correlations}
+        constraints[f"scales{place}"] = positive
+        if term.correlations:
+            constraints[f"correlations{place}"] = interval(-1.0, 1.0)
     likelihood = partial(_likelihood, parts.density, extra, layout, terms)
     return replace(
         model,
@@ -174,14 +175,19 @@ def _start(initial: Callable[[Any], Any], terms: tuple[EffectTerm, ...], row: An
 def _check(check: Callable[[Any], Any] | None, terms: tuple[EffectTerm, ...], data: Any) -> Any:
     """The family's own check, and a column of numbers for every effect."""
     own = {f"{name}{place}" for place in range(len(terms)) for name in ("z", "level")}
-    data = {**data, **{f"z{p}": np.ones((len(data["y"]), 1)) for p, t in enumerate(terms) if t.size == 1 and f"z{p}" not in data}}
+    data = {
+        **data,
+        **{f"z{p}": np.ones((len(data["y"]), 1)) for p, t in enumerate(terms) if t.size == 1 and f"z{p}" not in data},
+    }
     rest = {name: array for name, array in data.items() if name not in own}
     rest = rest if check is None else check(rest)
     for place, term in enumerate(terms):
         z = np.asarray(data.get(f"z{place}", np.empty(0)))
         if z.shape != (len(data["y"]), term.size):
             got = f"shape {z.shape}"
-            raise DataError(explain(f"z{place} of {term.size} columns, a number a row for each effect", got, "z of ones"))
+            raise DataError(
+                explain(f"z{place} of {term.size} columns, a number a row for each effect", got, "z of ones")
+            )
         if z.dtype.kind != "f":
             z = z.astype(np.float64)
         rest[f"z{place}"] = z

@@ -65,6 +65,10 @@ class FamilyResponse(NamedTuple):
     def by_quadrature(self) -> bool:
         return self.layout.heads == 1
 
+    @property
+    def work(self) -> int:
+        return 1
+
     def predictors(self, x: jax.Array, theta: jax.Array) -> jax.Array:
         """A theta for points (points, dimension): (heads and perhaps extras, rows, points)."""
         q, d = self.layout.heads, x.shape[1]
@@ -137,11 +141,25 @@ class FamilyResponse(NamedTuple):
         return self.predictors(x, mode[None]).at[: self.layout.heads].add(offset[:, None])
 
 
-class OwnResponse(NamedTuple):
-    """Predictions by a model's own function of theta and one row."""
+class OfTheta(NamedTuple):
+    """A model's own function of theta and one row, of theta's place in R^d."""
 
     target: Any
     function: Any
+
+    def __call__(self, vector: jax.Array, row: Any) -> Any:
+        return self.function(self.target.space.theta(vector), row)
+
+
+class OwnResponse(NamedTuple):
+    """Predictions by any function of a place in R^d and one row, which takes as much `work` as so many of others.
+
+    Without `lines` the variance of its Gaussian part is what draws say.
+    """
+
+    function: Any
+    lines: bool = True
+    work: int = 1
 
     @property
     def by_quadrature(self) -> bool:
@@ -162,7 +180,7 @@ class OwnResponse(NamedTuple):
         the mode; of one that is flat there nothing more is known."""
         found = Base.of_pairs(self.differences(rows, rule.mode, jnp.concatenate([rule.pairs, -rule.pairs])))
         outputs = found.moments.shape[1]
-        if outputs > MOST_LINES:
+        if not self.lines or outputs > MOST_LINES:
             return found
         nodes, weights = normal_rule()
 
@@ -183,7 +201,7 @@ class OwnResponse(NamedTuple):
         return found.with_floor(first, second, len(rule.pairs))
 
     def _one(self, mode: jax.Array, move: jax.Array, row: Any) -> jax.Array:
-        leaves = jax.tree.leaves(self.function(self.target.space.theta(mode.astype(move.dtype) + move), row))
+        leaves = jax.tree.leaves(self.function(mode.astype(move.dtype) + move, row))
         return jnp.concatenate([jnp.ravel(leaf).astype(move.dtype) for leaf in leaves])
 
 
@@ -229,13 +247,16 @@ class Predictor:
     posterior: Posterior
     kind: Kind
     levels: tuple[Floats, ...]
+    pairs: int = GAUSSIAN_PAIRS
 
     def blocks(self, rows: Any) -> Iterator[Prediction]:
         """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
         count = len(jax.tree.leaves(rows)[0])
         points = max(each.size // each.shape[-1] for each in self.levels)
-        points = points if self.kind.by_quadrature else max(points, 2 * GAUSSIAN_PAIRS)
-        size = int(np.clip(BLOCK_NUMBERS // points, 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length())))
+        points = points if self.kind.by_quadrature else max(points, 2 * self.pairs)
+        size = int(
+            np.clip(BLOCK_NUMBERS // (points * self.kind.work), 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length()))
+        )
         for start in range(0, count, size):
             part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)
             yield self.predict(_padded(part, size), min(size, count - start))
@@ -265,7 +286,7 @@ class Predictor:
         columns: Any = anchor.whitener
         if not isinstance(columns, ArrowWhitening):
             columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
-        pairs = anchor.draws(1 if self.kind.by_quadrature else GAUSSIAN_PAIRS, self.posterior.seed)
+        pairs = anchor.draws(1 if self.kind.by_quadrature else self.pairs, self.posterior.seed)
         return LaplaceRule(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
 
 
@@ -275,7 +296,9 @@ def make_predictor(posterior: Posterior, kind: Kind, rows: Any, accuracy: float 
     count = len(jax.tree.leaves(rows)[0])
     some = np.unique(np.linspace(0, count - 1, min(count, PILOT_ROWS)).astype(int))
     dtype = np.float64 if count <= FEW_ROWS else np.float32
-    every = Predictor(posterior, kind, tuple(_ends(posterior, level, dtype) for level in range(len(posterior.points))))
+    every = Predictor(
+        posterior, kind, tuple(ends_of(posterior, level, dtype) for level in range(len(posterior.points)))
+    )
     if count <= FEW_ROWS:
         return every
     pilot = every.all(jax.tree.map(lambda leaf: leaf[some], rows))
@@ -287,7 +310,7 @@ def make_predictor(posterior: Posterior, kind: Kind, rows: Any, accuracy: float 
     return Predictor(posterior, kind, tuple(each[:, :n] for each, n in zip(every.levels, need, strict=True)))
 
 
-def _ends(posterior: Posterior, level: int, dtype: Any) -> Floats:
+def ends_of(posterior: Posterior, level: int, dtype: Any) -> Floats:
     """Where paths were at their stops, with one draw of the noise each: (1 + coarse paths, paths, stops, d)."""
     quiet = posterior.points[level][:PATHS_READ].astype(np.float64)
     if level == 0:

@@ -23,7 +23,7 @@ from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
 from tallbayes.posterior.observations import make_observer
 from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
-from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, Predictor, make_predictor
+from tallbayes.posterior.predictor import FamilyResponse, OfTheta, OwnResponse, Predictor, make_predictor
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result, family_of, kept_posterior
 from tallbayes.rows.atomic import replacing
@@ -88,7 +88,7 @@ def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
         raise InputError(explain("a model that says what to predict", "one that does not", hint))
     if ks:
         raise InputError(explain("at_least for counts of a family", "a model of its own", "predict P(y >= k) itself"))
-    return OwnResponse(live[0], live[0].predict)
+    return OwnResponse(OfTheta(live[0], live[0].predict))
 
 
 def _stream(

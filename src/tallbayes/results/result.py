@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
+    from tallbayes.results.effects import Effects, EffectSource
 
 Tolerance = float | Mapping[str, float]
 
@@ -187,6 +188,8 @@ class Result:
     modes: tuple[Mode, ...] = ()
     random_tail: bool = False
     weighing: DrawWeights | None = None
+    stored_effects: tuple[Effects, ...] = ()
+    effect_source: EffectSource | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
@@ -261,6 +264,15 @@ class Result:
         from tallbayes.results.comparisons import ratios
 
         return ratios(self, probability)
+
+    def effects(self, by: str | None = None) -> Effects:
+        """Every group's own effect, by the column of the groups: mean, sd and 95% interval, each with its error.
+
+        They are found when first asked for, and kept with the result.
+        """
+        from tallbayes.results.effects import effects
+
+        return effects(self, by)
 
     def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.

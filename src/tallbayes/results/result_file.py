@@ -21,6 +21,7 @@ from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.records.values import Codec, all_fields
+from tallbayes.results.effects import Effects, known_effects
 from tallbayes.results.result import Cost, DrawWeights, Level, Mode, Rates, Regression, Result
 from tallbayes.rows.atomic import replacing
 from tallbayes.structure import Structure
@@ -98,11 +99,11 @@ def _fields(value: Any) -> dict[str, Any]:
     fields = {name: getattr(value, name) for name in _RESULT_FIELDS}
     if value.posterior is not None:
         fields["posterior"] = replace(value.posterior, stored=value.posterior.reading, live=None)
-    own = {"modes": value.modes or None, "weighing": value.weighing}
+    own = {"modes": value.modes or None, "weighing": value.weighing, "stored_effects": known_effects(value) or None}
     return fields | {name: part for name, part in own.items() if part is not None}
 
 
-_ANSWERS = Contraction, Cost, DrawWeights, Estimate, Level, Mode, Rates, Regression, Result
+_ANSWERS = Contraction, Cost, DrawWeights, Effects, Estimate, Level, Mode, Rates, Regression, Result
 _CHOICES = Anchor, Arrowhead, Decision, Ladder, Structure, Trial, Tuning
 _ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs, Weights
 _CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE), _fields)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,6 @@ class Known:
     centred: bool = False
     estimands: Estimands | None = None
     laplace: GaussianLevel | None = None
-    grouping: Any = None
     evaluations: int = 0
     seconds: float = 0.0
 

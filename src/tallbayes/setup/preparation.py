@@ -49,6 +49,7 @@ class Prepared:
     listing: Listing | None = None
     probe: Probe | None = None
     integral_error: float = 0.0
+    grouping: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,7 @@ class Placed:
     spent: int = 0
     modes: str = ""
     integral_error: float = 0.0
+    grouping: Any = None
 
 
 def check_data(model: Model, data: Any) -> Any:
@@ -202,7 +204,8 @@ def find_centre(placed: Placed, anchor: Anchor | None, executor: Executor | None
         found = _renewed(target, table, anchor, executor)
     spent = placed.spent + round(found.passes * table.num_rows)
     precision = placed.precision, placed.asked_precision
-    return Prepared(target, table, found, spent, *precision, integral_error=placed.integral_error)
+    known = placed.integral_error, placed.grouping
+    return Prepared(target, table, found, spent, *precision, None, None, *known)
 
 
 def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | None) -> Anchor:

@@ -4,6 +4,7 @@ components(estimate)     value ± error, standard error, bias bound, tolerance, 
 levels(result)           what every level was and did
 trials(tuning)           what was tried before, and which was chosen
 predictions(...)         the first rows
+effects(effects, place)  the groups whose effects are the farthest apart
 places(mode)             where another mode is, and how wide
 """
 
@@ -25,6 +26,7 @@ from tallbayes.views.numbers import figures, neat, plain, rounded, share, spread
 
 if TYPE_CHECKING:
     from tallbayes.posterior.prediction import Prediction
+    from tallbayes.results.effects import Effects
 
 Form = Callable[[Any], str]
 
@@ -187,6 +189,29 @@ def predictions(prediction: Prediction, most: int) -> Grid:
             columns[f"observation_{name}"] = _rounded(*pair)
     numbers_of = range(len(prediction)) if prediction.rows is None else prediction.rows
     return Grid([str(row) for row in numbers_of[:most]], columns)
+
+
+def effects(found: Effects, place: int, most: int = 5) -> tuple[str, Grid]:
+    """One of the effects of groups, the lowest and the highest by their mean, under the head of their names."""
+    rows = found.extremes(place, most)
+    whole = len(rows) == len(found)
+    head = found.by if len(found.names) == 1 else f"{found.by}, {found.names[place]}"
+
+    def column(name: str, error: str) -> list[Cell]:
+        return _with_errors(getattr(found, name)[rows, place], getattr(found, error)[rows, place])
+
+    grid = Grid(
+        [str(found.levels[row]) for row in rows],
+        {
+            "rows": _column(found.counts[rows].astype(int), count),
+            "raw mean": _column(found.raw[rows], neat),
+            "mean": column("mean", "mean_error"),
+            "sd": column("sd", "sd_error"),
+            f"{(1 - found.probability) / 2:.1%}": column("lower", "end_error"),
+            f"{(1 + found.probability) / 2:.1%}": column("upper", "end_error"),
+        },
+    )
+    return (head if whole else f"{head}: {most} lowest and highest of {len(found):,}"), grid
 
 
 def places(mode: Mode, most: int | None = None) -> Grid:

@@ -1,0 +1,56 @@
+"""The effects of a run's groups, found when they are first asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.model.model import Target
+from tallbayes.posterior.effects import effects_of
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.programs.later import jax
+from tallbayes.results.effects import Effects, EffectSource
+from tallbayes.setup.preparation import Prepared
+
+
+def effect_source(posterior: Posterior | None, prepared: Prepared) -> EffectSource | None:
+    """None where there are no groups, or no posterior was kept."""
+    if posterior is None or prepared.target.integrated is None or prepared.grouping is None:
+        return None
+    return EffectSource(partial(_find, posterior, prepared))
+
+
+def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
+    target, grouping, table = prepared.target, prepared.grouping, prepared.table
+    assert target.integrated is not None
+    units = jax.tree.map(lambda leaf: np.asarray(leaf[: table.num_rows]), table.rows)
+    found = effects_of(posterior, target, units)
+    order = np.argsort(units["group"])
+    own = {name: np.asarray(each)[order] for name, each in vars(found).items() if name != "between"}
+    return (
+        Effects(
+            by=grouping.by,
+            levels=tuple(each.item() if hasattr(each, "item") else each for each in grouping.levels),
+            names=_names(target),
+            counts=grouping.counts.astype(np.float64),
+            raw=_raw(units)[order],
+            **own,
+        ),
+    )
+
+
+def _names(target: Target) -> tuple[str, ...]:
+    assert target.integrated is not None
+    groups, size = target.integrated.integral.groups, target.integrated.size
+    return groups.names or (("effect",) if size == 1 else tuple(f"effect[{k}]" for k in range(size)))
+
+
+def _raw(units: Any) -> np.ndarray:
+    """The mean response of every unit."""
+    rows, count = units["rows"], units["count"]
+    if not isinstance(rows, dict) or "y" not in rows or np.ndim(rows["y"]) != 2:
+        return np.full(len(count), np.nan)
+    y = np.asarray(rows["y"], np.float64)
+    return np.sum(np.where(np.arange(y.shape[1]) < count[:, None], y, 0.0), axis=1) / np.maximum(count, 1)

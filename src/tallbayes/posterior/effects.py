@@ -1,0 +1,138 @@
+"""Effects: what is known of every group's own effect, all groups streamed like rows of a prediction.
+
+Given theta, the nodes of a group are its effect's law: mean m(theta), variance v(theta), and so on. Over the posterior
+
+    E b = E m,     Var b = E v + Var m,     and to the next orders, with m normal over the posterior,
+    third = E t,   fourth = E f + 6 E v Var m + 3 (Var m)^2
+
+E and Var over theta are those of the signed ensemble (`predictor`). The ends of an interval are those that four moments
+give (Cornish and Fisher), off by no more than the last correction, which their error takes in. What the nodes
+themselves are off by, held against twice as many at the mode, is part of every bias bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tallbayes.model.groups import GroupIntegral
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.predictor import OwnResponse, Predictor, ends_of
+from tallbayes.programs.compilation import compiled
+
+ACCURACY = 0.01
+FEWEST_PATHS, MOST_PATHS = 16, 256
+PAIRS = 16
+PILOT_UNITS = 64
+MOMENTS = 4
+
+
+class OfEffect(NamedTuple):
+    """Moments of the effect of a unit, given theta: means, variances, third and fourth central moments."""
+
+    target: Target
+    integral: GroupIntegral
+
+    def __call__(self, vector: jax.Array, unit: Any) -> jax.Array:
+        found = self.integral.moments(self.target.space.theta(vector), vector, unit)
+        return jnp.concatenate([jnp.ravel(each) for each in found])
+
+
+@dataclass(frozen=True, eq=False)
+class EffectNumbers:
+    """Of every group, (groups, effects): mean, sd and the ends of an interval, each with its Monte Carlo error."""
+
+    mean: Floats
+    mean_error: Floats
+    sd: Floats
+    sd_error: Floats
+    lower: Floats
+    upper: Floats
+    end_error: Floats
+    within: Floats
+    between: Floats
+
+
+def effects_of(posterior: Posterior, target: Target, units: Any, probability: float = 0.95) -> EffectNumbers:
+    """Of units in memory, in their order."""
+    assert target.integrated is not None
+    response = OwnResponse(OfEffect(target, target.integrated.integral), lines=False, work=target.work(units))
+    predictor = _predictor(posterior, response, units)
+    found = predictor.all(units)
+    size = found.mean.shape[1] // MOMENTS
+    mean, variance, third, fourth = (found.mean[:, k * size : (k + 1) * size] for k in range(MOMENTS))
+    between = found.sd[:, :size]
+    off = _off_by_nodes(target, posterior.anchor.mode, units)
+    sd = np.sqrt(np.maximum(variance + between**2, 0.0))
+    left = posterior.rungs.left * sd
+    mean_error = found.error[:, :size] + off[:, :size] + left
+    spread_error = found.error[:, size : 2 * size] + off[:, size : 2 * size] + 2 * between * found.sd_error[:, :size]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sd_error = np.where(sd > 0, spread_error / (2 * sd), 0.0) + left
+        skew = np.where(sd > 0, third / sd**3, 0.0)
+        excess = np.where(sd > 0, (fourth + 6 * variance * between**2 + 3 * between**4) / sd**4 - 3, 0.0)
+    lower, upper, rest = _ends(probability, skew, excess)
+    return EffectNumbers(
+        mean=mean,
+        mean_error=mean_error,
+        sd=sd,
+        sd_error=sd_error,
+        lower=mean + lower * sd,
+        upper=mean + upper * sd,
+        end_error=mean_error + np.abs(upper) * sd_error + rest * sd,
+        within=np.sqrt(np.maximum(variance, 0.0)),
+        between=between,
+    )
+
+
+def _ends(probability: float, skew: Floats, excess: Floats) -> tuple[Floats, Floats, Floats]:
+    """In sds from the mean; and the size of the corrections of the last order."""
+    from scipy.stats import norm
+
+    z = float(norm.ppf(0.5 + probability / 2))
+    first = (z**2 - 1) * skew / 6
+    second = (z**3 - 3 * z) * excess / 24 - (2 * z**3 - 5 * z) * skew**2 / 36
+    return -z + first - second, z + first + second, np.abs(second)
+
+
+def _predictor(posterior: Posterior, response: OwnResponse, units: Any) -> Predictor:
+    """With as many paths as bring the error of a mean to a small part of the effect's own sd."""
+    count = len(jax.tree.leaves(units)[0])
+    some = np.unique(np.linspace(0, count - 1, min(count, PILOT_UNITS)).astype(int))
+    levels = [ends_of(posterior, level, np.float64)[:, :MOST_PATHS] for level in range(len(posterior.points))]
+    every = Predictor(posterior, response, tuple(levels), PAIRS)
+    pilot = every.all(jax.tree.map(lambda leaf: np.asarray(leaf)[some], units))
+    size = pilot.mean.shape[1] // MOMENTS
+    own = np.sqrt(np.maximum(pilot.mean[:, size : 2 * size] + pilot.sd[:, :size] ** 2, np.finfo(float).tiny))
+    enough = float(np.quantile((pilot.standard_error[:, :size] / (ACCURACY * own)) ** 2, 0.9))
+    need = [int(np.clip(np.ceil(enough * each.shape[1]), FEWEST_PATHS, each.shape[1])) for each in levels]
+    return replace(every, levels=tuple(each[:, :n] for each, n in zip(levels, need, strict=True)))
+
+
+def _off_by_nodes(target: Target, mode: Floats, units: Any) -> Floats:
+    """How far moments at the mode are from those by twice as many nodes and one."""
+    assert target.integrated is not None
+    integral = target.integrated.integral
+    if not isinstance(integral, GroupIntegral):
+        return np.zeros((1, MOMENTS * target.integrated.size))
+    finer = replace(integral, nodes=2 * integral.nodes + 1)
+    count, size = len(jax.tree.leaves(units)[0]), 256
+    parts = []
+    with jax.enable_x64(True):
+        for start in range(0, count, size):
+            index = np.minimum(np.arange(start, start + size), count - 1)
+            part = jax.tree.map(lambda leaf, index=index: np.asarray(leaf)[index], units)
+            pair = OfEffect(target, integral), OfEffect(target, finer)
+            parts.append(np.abs(np.asarray(compiled(_apart)(pair, part, np.asarray(mode, np.float64)))))
+    return np.concatenate(parts)[:count]
+
+
+def _apart(pair: tuple[OfEffect, OfEffect], units: Any, mode: jax.Array) -> jax.Array:
+    first, second = (jax.vmap(lambda unit, one=one: one(mode, unit))(units) for one in pair)
+    return second - first

@@ -1,0 +1,134 @@
+"""Effects: every group's own effect, as numbers with their errors, in the order of the groups' names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallbayes.errors import InputError, explain, require_extra
+from tallbayes.moments import Floats
+
+if TYPE_CHECKING:
+    import pandas
+
+    from tallbayes.results.result import Result
+
+SHOWN = 5
+NUMBERS = ("mean", "mean_error", "sd", "sd_error", "lower", "upper", "end_error")
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Of the groups `by` a column: mean, sd and interval of each effect by group, (groups, effects), and the Monte Carlo
+    error of each number; `end_error` is that of both ends.
+
+    `names` are those of the effects, `counts` the rows of a group, `raw` the plain mean of its response, which its
+    effect is drawn away from, towards the others'; not a number where a model has no response by that name. `within` is
+    how much of the sd is left once all else is known.
+    """
+
+    by: str
+    levels: tuple[str | int, ...]
+    names: tuple[str, ...]
+    counts: Floats
+    mean: Floats
+    mean_error: Floats
+    sd: Floats
+    sd_error: Floats
+    lower: Floats
+    upper: Floats
+    end_error: Floats
+    within: Floats
+    raw: Floats
+    probability: float = 0.95
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def __repr__(self) -> str:
+        return f"<tallbayes.Effects of {len(self):,} groups by {self.by}: {', '.join(self.names)}>"
+
+    def place(self, level: object) -> int:
+        """Which of the groups goes by this name."""
+        found = [place for place, each in enumerate(self.levels) if each == level or str(each) == str(level)]
+        if not found:
+            from tallbayes.rows.sources import suggestion
+
+            names = [str(each) for each in self.levels]
+            among = f"{', '.join(names[:8])} and so on"
+            raise InputError(explain(f"a group of {self.by!r}", repr(level), suggestion(str(level), names, among)))
+        return found[0]
+
+    def columns(self) -> dict[str, Any]:
+        """By name, one array a column; one row a group and effect."""
+        groups, size = self.mean.shape
+        levels = np.array([str(each) for each in self.levels], object)
+        found: dict[str, Any] = {self.by: np.repeat(levels, size)}
+        if size > 1:
+            found["effect"] = np.tile(np.array(self.names, object), groups)
+        found |= {"rows": np.repeat(self.counts.astype(np.int64), size), "raw": np.repeat(self.raw, size)}
+        return found | {name: getattr(self, name).ravel() for name in NUMBERS}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame of the columns."""
+        return require_extra("pandas", "data", "data frames").DataFrame(self.columns())
+
+    def extremes(self, effect: int = 0, most: int = SHOWN) -> list[int]:
+        """Places of the lowest and of the highest means, in their order; all where they are few."""
+        order = np.argsort(self.mean[:, effect], kind="stable")
+        if len(order) <= 2 * most:
+            return [int(each) for each in order]
+        return [int(each) for each in (*order[:most], *order[-most:])]
+
+    def __str__(self) -> str:
+        from tallbayes.views.tables import effects
+        from tallbayes.views.text import laid_out
+
+        return "\n\n".join(laid_out(*effects(self, place)) for place in range(len(self.names)))
+
+
+@dataclass(eq=False)
+class EffectSource:
+    """Effects that are found when they are first asked for, and kept."""
+
+    find: Callable[[], tuple[Effects, ...]]
+    found: tuple[Effects, ...] | None = field(default=None)
+
+    def __call__(self) -> tuple[Effects, ...]:
+        if self.found is None:
+            self.found = self.find()
+        return self.found
+
+
+def known_effects(result: Result) -> tuple[Effects, ...]:
+    """Of all factors, found now or read from a file; none where there are no groups."""
+    if result.stored_effects:
+        return result.stored_effects
+    return () if result.effect_source is None else result.effect_source()
+
+
+def effects(result: Result, by: str | None = None) -> Effects:
+    """Those by one factor; the only one where none is named."""
+    known = known_effects(result)
+    if not known:
+        got, hint = (
+            "a result without groups",
+            'tb.fit("y ~ x + (1 | school)", ...), or tb.Model(..., groups=tb.Groups(...))',
+        )
+        raise InputError(explain("effects of groups", got, hint))
+    if by is None and len(known) == 1:
+        return known[0]
+    found = [each for each in known if each.by == by]
+    if not found:
+        raise InputError(explain("the column of the groups", repr(by), ", ".join(repr(each.by) for each in known)))
+    return found[0]
+
+
+def scaled(effects: Effects, factors: Sequence[float]) -> Effects:
+    """In other units, effect by effect."""
+    factor = np.asarray(factors, np.float64)
+    ends = {name: getattr(effects, name) * factor for name in (*NUMBERS, "within")}
+    return replace(effects, **ends)
