@@ -23,6 +23,7 @@ from tallbayes.formula.encoding import Encoding
 from tallbayes.formula.groups import levels as group_levels
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.groups.levels import LevelCensus
+from tallbayes.results.new_rows import Asked, encoded_rows
 
 
 def by_hand(*columns: np.ndarray) -> tuple[list[tuple[Any, ...]], np.ndarray]:
@@ -280,3 +281,24 @@ def test_a_census_is_that_of_all_rows_however_they_are_cut(monkeypatch: pytest.M
         assert cut.levels().names == whole.levels().names
         np.testing.assert_array_equal(cut.levels().codes(table), whole.levels().codes(table))
         assert np.array_equal(np.unique(whole.levels().codes(table)), np.arange(len(whole.levels())))
+
+
+def test_batches_of_new_rows_carry_the_groups_of_the_rows_that_can_be_predicted() -> None:
+    design = build_design("y ~ x + (1 + x | school:year) + (np.log(w) | half) + (0 + k | flag)", ROWS)
+    new = {name: list(ROWS[name][:6]) for name in ("x", "w", "school", "year", "half", "k", "flag")}
+    new["x"][0], new["w"][1], new["k"][2], new["school"][3] = None, 0.0, "z", "nobody"
+    asked = Asked(missing="nan", unknown="nan")
+    (batch,) = encoded_rows(design.encoding, new, asked)
+    assert batch.usable.tolist() == [False, False, False, True, True, True]
+    assert batch.unpredicted.rows == 3
+    assert [len(each) for each in batch.inputs] == [3, 3]
+    both, half, flag = batch.groups
+    np.testing.assert_array_equal(both.codes, [-1, *design.groups[0].codes[4:6]])
+    np.testing.assert_array_equal(half.codes, design.groups[1].codes[3:6])
+    np.testing.assert_array_equal(flag.codes, ROWS["flag"][3:6])
+    for found, known in zip(batch.groups, design.groups, strict=True):
+        np.testing.assert_allclose(found.z, known.z[3:6], atol=1e-6)
+    (last,) = encoded_rows(design.encoding, {name: values[:1] for name, values in new.items()}, asked)
+    assert [group.z.shape for group in last.groups] == [(0, 2), (0, 2), (0, 3)]
+    with pytest.raises(DataError, match=r"a known category in column 'k'; got 'z' in row 0"):
+        list(encoded_rows(design.encoding, {name: values[2:4] for name, values in new.items()}, Asked()))

@@ -126,3 +126,5 @@ def test_what_arrives_where_a_fit_with_groups_ends(monkeypatch: pytest.MonkeyPat
     assert list(result["mean"].value) == ["Intercept", "x"]
     assert result.encoding is not None
     assert Encoding.from_plain(result.encoding).groups[0].term.text == "(1 + x | year)"
+    with pytest.raises(InputError, match=r"a fit without groups; got \(1 \+ x \| year\)"):
+        result.predict(ROWS)

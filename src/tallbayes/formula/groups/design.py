@@ -78,12 +78,12 @@ class GroupEncoding:
         z = self.effects(table)
         return self.design(self.levels.codes(table), z if needs_float64(z) else z.astype(np.float32))
 
-    def effects(self, table: Any) -> np.ndarray:
-        """z of these rows, in float64."""
+    def effects(self, table: Any, finite: bool = True) -> np.ndarray:
+        """z of these rows, in float64; what is not `finite` is left to the caller, or refused."""
         z, first = np.ones((table.num_rows, len(self.names))), int(self.coding.intercept)
         if self.coding.names:
             units = np.array(self.centre[first:]), np.array(self.scale[first:])
-            for start, block in standardised_blocks(self.coding, self._effect_rows(table), *units):
+            for start, block in standardised_blocks(self.coding, self._effect_rows(table), *units, finite):
                 z[start : start + len(block.x), first:] = block.x
         return z
 
