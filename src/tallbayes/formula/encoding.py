@@ -88,7 +88,7 @@ class Encoding:
         plain = asdict(replace(self, groups=())) | {"coding": _plain_coding(self.coding)}
         del plain["groups"]
         groups = {"groups": [_plain_group(group) for group in self.groups]} if self.groups else {}
-        return {"format": FORMAT, **_plain(plain | groups)}
+        return {"format": FORMAT, **_plain(plain), **groups}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Encoding:
@@ -153,8 +153,9 @@ def _read_coding(plain: Mapping[str, Any]) -> Coding:
 
 
 def _plain_group(group: GroupEncoding) -> dict[str, Any]:
-    own = {"term": asdict(group.term), "coding": _plain_coding(group.coding), "levels": group.levels.to_plain()}
-    return own | {"centre": group.centre, "scale": group.scale}
+    own = {"term": asdict(group.term), "coding": _plain_coding(group.coding)}
+    # Levels are plain, and may be a million.
+    return _plain(own | {"centre": group.centre, "scale": group.scale}) | {"levels": group.levels.to_plain()}
 
 
 def _read_group(plain: Mapping[str, Any]) -> GroupEncoding:

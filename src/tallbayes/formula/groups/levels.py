@@ -50,7 +50,7 @@ class GroupLevels:
 
     def codes(self, table: Any) -> np.ndarray:
         """The group of every row of a table without missing values; -1 where it is not among these."""
-        places = [_places(name, table.column(name), values) for name, values in zip(self.by, self.values, strict=True)]
+        places = [_places(name, table.column(name), known) for name, known in zip(self.by, self._known, strict=True)]
         if len(self.by) == 1:
             return places[0]
         found = _among(self._sorted, _numbers(np.stack(places), self._counts))
@@ -59,6 +59,15 @@ class GroupLevels:
     @property
     def _counts(self) -> tuple[int, ...]:
         return tuple(len(values) for values in self.values)
+
+    @cached_property
+    def _known(self) -> list[Any]:
+        """The values of every column as they are looked for."""
+        arrow = require("pyarrow")
+        return [
+            arrow.array(each, arrow.string()) if isinstance(each[0], str) else np.asarray(each).astype(np.int64)
+            for each in self.values
+        ]
 
     @cached_property
     def _sorted(self) -> np.ndarray:
@@ -142,23 +151,31 @@ def _distinct(rows: np.ndarray) -> np.ndarray:
     return np.stack(parts[::-1]) + least
 
 
-def _among(known: Any, wanted: Any) -> np.ndarray:
-    """Where each of some values stands among those that are known, -1 for one that is not there."""
-    arrow, compute = require("pyarrow"), require("pyarrow.compute")
-    return np.asarray(compute.index_in(arrow.array(wanted), value_set=arrow.array(known)).fill_null(-1))
+def _among(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where each of some numbers stands among sorted ones, -1 for one that is not there."""
+    if len(wanted) > len(known):
+        # A table of hashes is worth its while for many.
+        arrow, compute = require("pyarrow"), require("pyarrow.compute")
+        return np.asarray(compute.index_in(arrow.array(wanted), value_set=arrow.array(known)).fill_null(-1))
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, place, -1).astype(np.int32)
 
 
-def _places(name: str, column: Any, values: tuple[Any, ...]) -> np.ndarray:
-    """Where each value stands among some, -1 for one that is not there."""
-    is_text = isinstance(values[0], str)
+def _places(name: str, column: Any, known: Any) -> np.ndarray:
+    """Where each value stands among those that are known, numbers or Arrow's text; -1 for one that is not there."""
+    is_text = not isinstance(known, np.ndarray)
     if is_text != (kind_of(column) == "categories"):
         was, got = ("text", "numbers") if is_text else ("whole numbers", "text")
         raise DataError(explain(f"{was} in column {name!r}, as before", got, "convert the column"))
-    if is_text:
-        text = require("pyarrow").string()
-        found = [_among(values, chunk.dictionary.cast(text))[np.asarray(chunk.indices)] for chunk in column.chunks]
-        return np.concatenate(found)
-    return _among(np.asarray(values).astype(np.int64), _as_whole(name, column))
+    if not is_text:
+        return _among(known, _as_whole(name, column))
+    compute, found = require("pyarrow.compute"), []
+    for chunk in column.chunks:
+        codes, levels = np.asarray(chunk.indices), chunk.dictionary.cast(known.type)
+        if not levels.equals(known):
+            codes = np.asarray(compute.index_in(levels, value_set=known).fill_null(-1))[codes]
+        found.append(codes.astype(np.int32, copy=False))
+    return np.concatenate(found)
 
 
 def _indices(column: Any) -> np.ndarray:
