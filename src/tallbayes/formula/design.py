@@ -8,6 +8,7 @@ In memory the columns are evaluated once, and put right in place when all of the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from tallbayes.formula.design_steps import (
 )
 from tallbayes.formula.encoding import none_complete, require_complete
 from tallbayes.formula.expressions import Parsed
+from tallbayes.formula.groups.design import group_encoding
 from tallbayes.formula.standardising import standardise
 from tallbayes.formula.streaming import stored_design
 from tallbayes.rows.columns import count_missing, drop_missing
@@ -39,9 +41,10 @@ def build_design(formula: str, table: Any, **options: Any) -> Design:
     With `standardise` every column of numbers is centred and divided by its standard deviation over the rows, whatever
     their weights; without an intercept in the formula it is divided only. Flags and the levels of categories stay 0 and
     1, unless it is "all". Categories that are terms by themselves are not among the columns of x: `codes` say which
-    coefficient a row takes of each. `weights` and `offset` are arrays or names of columns. Rows with a missing value in
-    any column used are refused, or dropped with `missing="drop"`. With `standardise_response` y is in standard
-    deviations, about its mean where there is an intercept to take that up.
+    coefficient a row takes of each. Terms with bars are not either: they are the design's `groups`. `weights` and
+    `offset` are arrays or names of columns. Rows with a missing value in any column used are refused, or dropped with
+    `missing="drop"`. With `standardise_response` y is in standard deviations, about its mean where an intercept takes
+    that up.
 
     >>> rows = {"late": ["no", "yes", "no", "yes"], "hour": [6.0, 18.0, 12.0, 12.0]}
     >>> design = build_design("late ~ hour", rows, standardise=False)
@@ -69,7 +72,9 @@ def _in_memory(request: Request, parsed: Parsed, source: Source) -> Design:
     if coding.names and not coding.dense:
         del arrays["x"]
     arrays |= {} if offset is None else {"offset": offset}
-    return Design(arrays, weights, total - len(y), encoding, notes)
+    known = tuple(group_encoding(term, rows, encoding.units, request.rule) for term in parsed.groups)
+    groups = tuple(each.encode(rows) for each in known)
+    return Design(arrays, weights, total - len(y), replace(encoding, groups=known), notes, groups)
 
 
 def _complete_rows(request: Request, parsed: Parsed, source: Source) -> tuple[Any, int]:

@@ -18,6 +18,8 @@ from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.coding import Coding
 from tallbayes.formula.encoding import Encoding, offset_of
 from tallbayes.formula.expressions import Parsed, parse
+from tallbayes.formula.groups.design import GroupDesign
+from tallbayes.formula.groups.terms import take_groups
 from tallbayes.formula.outcomes import Outcome, read_outcome
 from tallbayes.formula.standardising import read_rule
 from tallbayes.rows.columns import kind_of, levels_of
@@ -61,7 +63,7 @@ class Design:
 
     x = (raw - means) / scales with the encoding's means and scales; an intercept alone is a column of ones; `codes` are
     the places of coefficients of categories that are no columns of x. `weights` are an array or the name of a field;
-    `dropped` rows had a missing value; `notes` say in words what was decided.
+    `dropped` rows had a missing value; `notes` say in words what was decided. `groups` are the terms with bars.
     """
 
     rows: dict[str, np.ndarray] | Stored
@@ -69,6 +71,7 @@ class Design:
     dropped: int
     encoding: Encoding
     notes: tuple[str, ...]
+    groups: tuple[GroupDesign, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,9 +87,10 @@ def read_formula(request: Request, source: Source) -> Parsed:
     """The sides of a formula that fits the columns of a source."""
     if request.missing not in MISSING:
         raise InputError(explain(f"missing one of {MISSING}", repr(request.missing), "missing='drop'"))
-    apart = [name for name in request.beside.values() if isinstance(name, str)]
-    parsed = parse(request.formula, source, apart)
-    if parsed.is_column and parsed.left_columns[0] in parsed.right_columns:
+    formula, groups = take_groups(request.formula)
+    beside = [name for name in request.beside.values() if isinstance(name, str)]
+    parsed = parse(formula, source, [*beside, *(name for group in groups for name in group.by)], groups)
+    if parsed.is_column and parsed.left_columns[0] in (*parsed.right_columns, *parsed.group_columns):
         hint = "leave it out on the right"
         raise InputError(explain("a response that is not among the terms", f"{parsed.left!r} on both sides", hint))
     return parsed

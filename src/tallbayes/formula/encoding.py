@@ -8,7 +8,7 @@ An encoding is written as JSON-able data and read back without unpickling anythi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ import numpy as np
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.coding import Coding, IndexedTerm, evaluate_response
 from tallbayes.formula.expressions import read_expression, read_side
+from tallbayes.formula.groups.design import GroupDesign, GroupEncoding
+from tallbayes.formula.groups.levels import GroupLevels
+from tallbayes.formula.groups.terms import GroupTerm
 from tallbayes.formula.standardising import apply
 from tallbayes.rows.columns import count_missing
 from tallbayes.rows.sources import open_source
@@ -29,7 +32,7 @@ class Encoding:
 
     Where a fit standardised the response too, y = (response - response_mean) / response_scale. `offset` is the column
     that was added to the linear predictor, or "" where that was an array; `offset_terms` is what offset(...) in the
-    formula adds to it, of `offset_columns`.
+    formula adds to it, of `offset_columns`. `groups` are its terms with bars.
     """
 
     coding: Coding
@@ -42,11 +45,18 @@ class Encoding:
     offset: str | None = None
     offset_terms: str = ""
     offset_columns: tuple[str, ...] = ()
+    groups: tuple[GroupEncoding, ...] = ()
 
     @property
     def formula(self) -> str:
         terms = f" + offset({self.offset_terms})" if self.offset_terms else ""
-        return f"{self.response} ~ {self.coding.right}{terms}"
+        bars = "".join(f" + {group.term.text}" for group in self.groups)
+        return f"{self.response} ~ {self.coding.right}{terms}{bars}"
+
+    @property
+    def units(self) -> dict[str, tuple[float, float]]:
+        """Mean and scale of every column, by its name."""
+        return dict(zip(self.coding.names, zip(self.means, self.scales, strict=True), strict=True))
 
     def encode(self, table: Any) -> np.ndarray:
         """The columns (N, d) of new rows, which need no response, from anything that `open_source` opens.
@@ -59,6 +69,15 @@ class Encoding:
         self.coding.require_known(rows)
         return self.transform(rows)
 
+    def encode_groups(self, table: Any) -> tuple[GroupDesign, ...]:
+        """The group terms over new rows; a group that was not there before has the code -1."""
+        columns = list(dict.fromkeys(name for group in self.groups for name in group.columns))
+        if not columns:
+            return ()
+        rows = open_source(table).read(columns)
+        require_complete(rows)
+        return tuple(group.encode(rows) for group in self.groups)
+
     def transform(self, rows: Any, finite: bool = True) -> np.ndarray:
         """The columns of a normalised Arrow table that is complete and known; what is not `finite`, such as the
         logarithm of 0, is NaN, or refused."""
@@ -66,11 +85,10 @@ class Encoding:
 
     def to_plain(self) -> dict[str, Any]:
         """Text, numbers, lists and dicts."""
-        plain = asdict(self)
-        coding = plain["coding"]
-        coding["categories"] = _items(coding["categories"])
-        coding["states"] = _items(coding["states"])
-        return {"format": FORMAT, **_plain(plain)}
+        plain = asdict(replace(self, groups=())) | {"coding": _plain_coding(self.coding)}
+        del plain["groups"]
+        groups = {"groups": [_plain_group(group) for group in self.groups]} if self.groups else {}
+        return {"format": FORMAT, **_plain(plain), **groups}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Encoding:
@@ -78,13 +96,7 @@ class Encoding:
         if plain.get("format") != FORMAT:
             got = f"format {plain.get('format')!r}"
             raise InputError(explain(f"an encoding of format {FORMAT}", got, "fit again with this version"))
-        stored = dict(plain["coding"])
-        stored["names"] = tuple(stored["names"])
-        stored["categories"] = {factor: tuple(levels) for factor, levels in _restored(stored["categories"]).items()}
-        stored["states"] = _restored(stored["states"])
-        stored["indexed"] = tuple(IndexedTerm(**term) for term in stored.get("indexed", ()))
-        stored["of_categories"] = tuple(stored.get("of_categories", ()))
-        coding = Coding(**stored)
+        coding = _read_coding(plain["coding"])
         read_side(coding.right, tuple(coding.kinds))
         classes = None if plain["classes"] is None else tuple(plain["classes"])
         units = plain["response_mean"], plain["response_scale"]
@@ -92,7 +104,8 @@ class Encoding:
         terms, columns = plain.get("offset_terms", ""), tuple(plain.get("offset_columns", ()))
         if terms:
             read_expression(terms, columns)
-        return cls(coding, *numbers, plain["response"], classes, *units, plain.get("offset"), terms, columns)
+        groups = tuple(_read_group(group) for group in plain.get("groups", ()))
+        return cls(coding, *numbers, plain["response"], classes, *units, plain.get("offset"), terms, columns, groups)
 
 
 def offset_of(terms: str, columns: Sequence[str], rows: Any) -> np.ndarray:
@@ -122,6 +135,40 @@ def none_complete(total: int) -> DataError:
     """What to say where every row misses a value."""
     hint = "leave out the columns where most is missing"
     return DataError(explain("rows without a missing value", f"none of {total}", hint))
+
+
+def _plain_coding(coding: Coding) -> dict[str, Any]:
+    plain = asdict(coding)
+    return plain | {"categories": _items(plain["categories"]), "states": _items(plain["states"])}
+
+
+def _read_coding(plain: Mapping[str, Any]) -> Coding:
+    stored = dict(plain)
+    stored["names"] = tuple(stored["names"])
+    stored["categories"] = {factor: tuple(levels) for factor, levels in _restored(stored["categories"]).items()}
+    stored["states"] = _restored(stored["states"])
+    stored["indexed"] = tuple(IndexedTerm(**term) for term in stored.get("indexed", ()))
+    stored["of_categories"] = tuple(stored.get("of_categories", ()))
+    return Coding(**stored)
+
+
+def _plain_group(group: GroupEncoding) -> dict[str, Any]:
+    own = {"term": asdict(group.term), "coding": _plain_coding(group.coding)}
+    # Levels are plain, and may be a million.
+    return _plain(own | {"centre": group.centre, "scale": group.scale}) | {"levels": group.levels.to_plain()}
+
+
+def _read_group(plain: Mapping[str, Any]) -> GroupEncoding:
+    """The same group term; its effects are checked as if they had just been written."""
+    coding, term = _read_coding(plain["coding"]), dict(plain["term"])
+    read_side(coding.right, tuple(coding.kinds))
+    return GroupEncoding(
+        GroupTerm(**(term | {"by": tuple(term["by"])})),
+        coding,
+        GroupLevels.from_plain(plain["levels"]),
+        tuple(plain["centre"]),
+        tuple(plain["scale"]),
+    )
 
 
 def _items(value: Any) -> Any:

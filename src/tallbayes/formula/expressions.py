@@ -16,7 +16,8 @@ import keyword
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from tallbayes.errors import InputError, explain
 from tallbayes.model.catalogue import TRIALS
 from tallbayes.rows.columns import PARTS, not_a_part, parts_in, quote_parts, require
 from tallbayes.rows.sources import Source, no_such_column
+
+if TYPE_CHECKING:
+    from tallbayes.formula.groups.terms import GroupTerm
 
 STATEFUL = frozenset({"bs", "cc", "center", "cr", "cs", "poly", "scale", "standardize"})
 CONTRASTS = frozenset({"Diff", "Helmert", "Poly", "Sum", "Treatment"})
@@ -62,6 +66,7 @@ class Parsed:
     """The two sides of a formula, as text without dots, and the columns of each in their order.
 
     `offset` is what is added to the linear predictor as it is; `left_out` are the dates that a dot does not stand for.
+    `groups` are the terms with bars, and `group_columns` all that these read.
     """
 
     left: str
@@ -71,11 +76,14 @@ class Parsed:
     offset: str = ""
     offset_columns: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    groups: tuple[GroupTerm, ...] = ()
+    group_columns: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All that are read, each once."""
-        return tuple(dict.fromkeys((*self.left_columns, *self.right_columns, *self.offset_columns)))
+        own = (*self.left_columns, *self.right_columns, *self.offset_columns)
+        return tuple(dict.fromkeys((*own, *self.group_columns)))
 
     @property
     def is_column(self) -> bool:
@@ -83,10 +91,13 @@ class Parsed:
         return (quoted_name(self.left) or self.left,) == self.left_columns
 
 
-def parse(formula: str, source: Source, apart: Iterable[str] = ()) -> Parsed:
-    """Check a formula against the columns of a source; a dot stands for all columns but the left side's and `apart`."""
-    left, right = (quote_parts(side) for side in _cut(formula))
-    _refuse_bars(left, right)
+def parse(formula: str, source: Source, apart: Iterable[str] = (), groups: tuple[GroupTerm, ...] = ()) -> Parsed:
+    """Check a formula against the columns of a source; a dot stands for all columns but the left side's and `apart`.
+
+    `groups` are the terms that its bars were.
+    """
+    left, right = (quote_parts(side) for side in cut(formula))
+    _refuse_bar(left)
     right, offset = _take_offsets(right)
     names = (*source.names, *parts_in(f"{left} {right} {offset}"))
     response = read_expression(quoted_name(left) or left, names) if left else None
@@ -97,13 +108,21 @@ def parse(formula: str, source: Source, apart: Iterable[str] = ()) -> Parsed:
     if offset and (added.functions & (STATEFUL | {"C"}) or not added.columns):
         raise _no_offset(f"offset({offset})")
     columns = response.columns, read_side(right, names)
-    return Parsed(left, right, *columns, offset, added.columns, left_out)
+    within = [_columns_of(group, source.names) for group in groups]
+    return Parsed(left, right, *columns, offset, added.columns, left_out, groups, tuple(chain(*within)))
+
+
+def _columns_of(group: GroupTerm, names: Sequence[str]) -> tuple[str, ...]:
+    """What a term with a bar reads."""
+    names = (*names, *parts_in(" ".join((group.effects, *map(as_term, group.by)))))
+    own = (column for name in group.by for column in _require_column(name, names))
+    return (*own, *read_side(group.effects, names))
 
 
 def read_side(side: str, names: Sequence[str]) -> tuple[str, ...]:
     """The columns that one side of a formula reads, in the order of its text; everything in it is checked."""
     columns: list[str] = []
-    for token in _tokens(side):
+    for token in tokens_of(side):
         if token.kind.value == "name":
             columns += _require_column(token.token, names)
         elif token.kind.value == "python":
@@ -148,6 +167,16 @@ def quoted_name(text: str) -> str | None:
     return match[1] if match else None
 
 
+def quote_names(formula: str) -> str:
+    """Backticks in place of formulaic's own Q("a name"), which does not work within other functions."""
+    return re.sub(r"""\bQ\(\s*(["'])(.*?)\1\s*\)""", r"`\2`", formula)
+
+
+def as_term(name: str) -> str:
+    """The name of a column as it is written in a formula."""
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"`{name}`"
+
+
 def syntax_error(formula: str, error: Exception) -> InputError:
     """What formulaic says over several coloured lines, on one."""
     message, _, shown = re.sub("\x1b\\[[0-9;]*m", "", str(error)).partition("\n\n")
@@ -158,7 +187,8 @@ def syntax_error(formula: str, error: Exception) -> InputError:
     return InputError(explain("a formula such as 'late ~ hour + carrier'", got or repr(formula), "mend it there"))
 
 
-def _tokens(side: str) -> list[Any]:
+def tokens_of(side: str) -> list[Any]:
+    """formulaic's tokens of a formula or of one side."""
     errors = require("formulaic.errors")
     try:
         return list(require("formulaic.parser.algos.tokenize").tokenize(side))
@@ -166,12 +196,12 @@ def _tokens(side: str) -> list[Any]:
         raise syntax_error(side, error) from error
 
 
-def _cut(formula: str) -> tuple[str, str]:
+def cut(formula: str) -> tuple[str, str]:
+    """The two sides of a formula."""
     if not isinstance(formula, str):
         raise InputError(explain("a formula as text", f"a {type(formula).__name__}", "'late ~ hour + carrier'"))
-    # formulaic's own Q("a name") does not work within other functions; its backticks do.
-    formula = re.sub(r"""\bQ\(\s*(["'])(.*?)\1\s*\)""", r"`\2`", formula)
-    tildes = [token for token in _tokens(formula) if token.kind.value == "operator" and "~" in token.token]
+    formula = quote_names(formula)
+    tildes = [token for token in tokens_of(formula) if is_operator(token, "~")]
     if len(tildes) != 1 or tildes[0].token.count("~") != 1:
         raise InputError(explain("one ~ between response and terms", repr(formula), "'late ~ hour + carrier'"))
     place = formula.index("~", tildes[0].source_start)
@@ -181,31 +211,21 @@ def _cut(formula: str) -> tuple[str, str]:
     return left, right
 
 
-def _refuse_bars(left: str, right: str) -> None:
-    """Bars are group effects, or the trials of a binomial response, in other packages."""
-    if any(_is_operator(token, "|") for token in _tokens(left)):
+def _refuse_bar(left: str) -> None:
+    """On the left a bar tells the trials of a binomial response, in other packages."""
+    if any(is_operator(token, "|") for token in tokens_of(left)):
         raise InputError(explain("a response without a bar", repr(left), TRIALS))
-    if not any(_is_operator(token, "|") for token in _tokens(right)):
-        return
-    found = re.search(r"\([^()|]*\|+([^()|]*)\)", right)
-    group = (found[1] if found else right.rpartition("|")[2]).strip()
-    hint = (
-        f"C({group}) for a coefficient a level, each with its own prior and no scale that is learnt for all of them; "
-        "or group effects with such a scale in a tb.Model or a NumPyro model (docs/doors.md)"
-    )
-    got = f"{found[0] if found else repr(right)}: group effects, for which there is no door yet"
-    raise InputError(explain("terms without a bar", got, hint))
 
 
 def _take_offsets(right: str) -> tuple[str, str]:
     """The terms without those that are offset(...), and the sum of what is in these."""
-    tokens, depth, cuts, found = _tokens(right), 0, [], []
+    tokens, depth, cuts, found = tokens_of(right), 0, [], []
     for place, token in enumerate(tokens):
         depth += (token.token == "(") - (token.token == ")")
         if token.kind.value != "python" or not re.match(r"offset\s*\(", token.token):
             continue
         before, after = (tokens[at] if 0 <= at < len(tokens) else None for at in (place - 1, place + 1))
-        is_term = (before is None or _is_operator(before, "+")) and (after is None or after.token in ("+", "-"))
+        is_term = (before is None or is_operator(before, "+")) and (after is None or after.token in ("+", "-"))
         inside = re.fullmatch(r"offset\s*\((.*)\)", token.token, re.DOTALL)
         if depth or not is_term or inside is None or not inside[1].strip():
             raise _no_offset(token.token)
@@ -225,13 +245,14 @@ def _no_offset(text: str) -> InputError:
     return InputError(explain("offset(...) as a term by itself", repr(text), hint))
 
 
-def _is_operator(token: Any, sign: str) -> bool:
+def is_operator(token: Any, sign: str) -> bool:
+    """Whether a token is one with this sign; signs that follow one another are one token."""
     return token.kind.value == "operator" and sign in token.token
 
 
 def _write_out_dots(right: str, apart: set[str], source: Source) -> tuple[str, tuple[str, ...]]:
     """The terms with columns in place of dots, and the dates that these do not stand for."""
-    dots = [token for token in _tokens(right) if token.token == "."]
+    dots = [token for token in tokens_of(right) if token.token == "."]
     if not dots:
         return right, ()
     rest = [name for name in source.names if name not in apart]
@@ -239,7 +260,7 @@ def _write_out_dots(right: str, apart: set[str], source: Source) -> tuple[str, t
     names = [name for name in rest if name not in dates]
     if not names:
         raise InputError(explain("columns for the . to stand for", "none but the response", "name the terms"))
-    plain = [name if name.isidentifier() and not keyword.iskeyword(name) else f"`{name}`" for name in names]
+    plain = [as_term(name) for name in names]
     for token in reversed(dots):
         right = f"{right[: token.source_start]}({' + '.join(plain)}){right[token.source_start + 1 :]}"
     return right, dates

@@ -23,6 +23,7 @@ from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
+from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, require_integration
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
@@ -79,6 +80,7 @@ def fit(
     ['Intercept', 'hour']
     """
     table = _one_table(data, table)
+    require_integration(formula)
     known, make = _find_family(family)
     rule = read_rule(standardise)
     chosen = dict(family_options or {})
@@ -106,15 +108,12 @@ def fit(
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = _prior_scales(prior_scale, design.names)
         try:
-            result = estimate(
-                _make_model(known, make, design, scales, intercept_scale, chosen),
-                design.rows,
-                quantities,
-                weights=design.weights,
-                progress=report,
-                **accuracy,
-                **options,
-            )
+            model = _make_model(known, make, design, scales, intercept_scale, chosen)
+            asked = accuracy | options | {"weights": design.weights, "progress": report}
+            if design.groups:
+                result = fit_groups(GroupQuestion(design, model, quantities, asked))
+            else:
+                result = estimate(model, design.rows, quantities, **asked)
         except PosteriorError as error:
             raise _by_column(error, design.names) from error
     notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, rule), *design.notes)

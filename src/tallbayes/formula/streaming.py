@@ -3,6 +3,7 @@
     survey    levels, bounds and the memory of transforms            none or one pass over the columns that are used
     measure   means and scales of columns and response, rank         one pass
     write     x, y, offset and weights, as the other door makes them one pass
+              group_0 and effects_0, ..., of the terms with bars
 
 Rows are in random order already, and stay in it. The design is kept, and found when the same is asked again.
 """
@@ -10,8 +11,8 @@ Rows are in random order already, and stay in it. The design is kept, and found 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from tallbayes.formula.design_steps import (
 )
 from tallbayes.formula.encoding import Encoding, refuse_missing
 from tallbayes.formula.expressions import Parsed
+from tallbayes.formula.groups.design import GroupDesign, GroupEncoding, GroupSurvey, effects_side
 from tallbayes.formula.outcomes import response_numbers
 from tallbayes.formula.standardising import Standardiser, is_centred, require_rows, standardised_blocks
 from tallbayes.formula.survey import CompleteRows, Learnt, survey
@@ -55,7 +57,9 @@ def stored_design(request: Request, parsed: Parsed, source: Source) -> Design:
         rows = CompleteRows(source.stored, tuple(columns))
         if request.missing == "error":
             refuse_missing(rows.missing)
-        measured = _measure(request, parsed, survey(parsed, rows, request.indexes))
+        learnt = survey(parsed, rows, request.indexes)
+        effects = [survey(effects_side(term, rows.columns), learnt.rows, indexing=False) for term in parsed.groups]
+        measured = _measure(request, parsed, learnt, effects)
         log.info("design: writing %s rows of %d columns", f"{measured.count:,}", len(measured.coding.names))
         begin("encoding columns", f"writing {len(measured.coding.names)} of them")
         document = measured.document()
@@ -74,13 +78,31 @@ def _designed(rows: Stored, document: dict[str, Any]) -> Design:
     note = f"design: {size_of(rows)} in {str(rows.path)!r}, found again when the same is asked; it may be removed"
     log.info("%s", note)
     fields = [field.name for field in rows.fields]
+    encoding = Encoding.from_plain(document["encoding"])
     return Design(
         rows=rows,
         weights=WEIGHT if WEIGHT in fields else None,
         dropped=int(document["dropped"]),
-        encoding=Encoding.from_plain(document["encoding"]),
+        encoding=encoding,
         notes=(*document["notes"], note),
+        groups=tuple(_mapped(place, group, rows) for place, group in enumerate(encoding.groups)),
     )
+
+
+def _mapped(place: int, group: GroupEncoding, rows: Stored) -> GroupDesign:
+    """A group term whose arrays are files; an intercept alone is a column of ones that takes no room."""
+    arrays = rows.rows()
+    ones = np.broadcast_to(np.ones((1, 1), np.float32), (rows.num_rows, 1))
+    return group.design(arrays[f"group_{place}"], arrays.get(f"effects_{place}", ones))
+
+
+def _group_fields(groups: Sequence[GroupEncoding], batch: Any) -> dict[str, np.ndarray]:
+    fields = {}
+    for place, group in enumerate(groups):
+        fields[f"group_{place}"] = group.levels.codes(batch)
+        if group.coding.names:
+            fields[f"effects_{place}"] = group.effects(batch)
+    return fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +133,7 @@ class Measured:
             y, offset = in_units(self.request, self.encoding, outcome.y, offset)
             rest = {
                 name: array for name, array in (("y", y), ("offset", offset), (WEIGHT, weights)) if array is not None
-            }
+            } | _group_fields(self.encoding.groups, batch)
             for start, stop, columns in self._columns(batch):
                 yield {**columns, **{name: array[start:stop] for name, array in rest.items()}}
 
@@ -128,7 +150,7 @@ class Measured:
             yield start, start + len(x), {name: array for name, array in both.items() if array.shape[1]}
 
 
-def _measure(request: Request, parsed: Parsed, learnt: Learnt) -> Measured:
+def _measure(request: Request, parsed: Parsed, learnt: Learnt, effects: Sequence[Learnt]) -> Measured:
     """One pass: the checks of the other door, and the means and scales that it finds."""
     coding, total = learnt.coding, learnt.rows.stored.num_rows
     require_terms(coding, request.formula)
@@ -136,6 +158,7 @@ def _measure(request: Request, parsed: Parsed, learnt: Learnt) -> Measured:
     begin("encoding columns", f"means and scales of {len(coding.names)}")
     levels = _class_levels(parsed, learnt, request.response)
     standardiser, response, count, outcome = Standardiser(coding), ColumnStatistics(), 0, None
+    groups = [GroupSurvey(term, each.coding) for term, each in zip(parsed.groups, effects, strict=True)]
     for batch in learnt.rows:
         outcome, _, weights = read_part(request, parsed, batch, learnt.states, levels)
         if weights is not None:
@@ -145,6 +168,8 @@ def _measure(request: Request, parsed: Parsed, learnt: Learnt) -> Measured:
         if coding.names:
             for _, block in coding.blocks(right_of(parsed, batch)):
                 standardiser.add(block)
+        for group in groups:
+            group.add(batch)
         count += batch.num_rows
     assert outcome is not None
     require_rows(coding, count)
@@ -154,7 +179,9 @@ def _measure(request: Request, parsed: Parsed, learnt: Learnt) -> Measured:
     if request.standardise_response:
         about = float(response.centre[0]), float(np.sqrt(response.squares[0] / count))
     encoding, notes = describe(parsed, coding, units, outcome, (count, total), about)
-    return Measured(request, parsed, learnt, encoding, levels, count, (*notes, *learnt.notes))
+    encoding = replace(encoding, groups=tuple(group.encoding(encoding.units, request.rule) for group in groups))
+    noted = dict.fromkeys((*notes, *learnt.notes, *(note for each in effects for note in each.notes)))
+    return Measured(request, parsed, learnt, encoding, levels, count, tuple(noted))
 
 
 def _class_levels(parsed: Parsed, learnt: Learnt, kind: str) -> np.ndarray | None:

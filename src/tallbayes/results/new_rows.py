@@ -11,7 +11,7 @@ as they lie, and their numbers tell.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from tallbayes.rows.sources import Source, open_source, suggestion
 
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding
+    from tallbayes.formula.groups.design import GroupDesign, GroupEncoding
 
 CHOICES = ("error", "nan")
 IN_ORDER_BYTES = 2**31
@@ -56,7 +57,11 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class NewRows:
-    """A batch of rows: which of them are usable, and what a predictor reads of these; then what belongs to all."""
+    """A batch of rows: which of them are usable, and what a predictor reads of these; then what belongs to all.
+
+    `groups` are the group terms of a formula over the rows that are usable; a group that the fit does not know has the
+    code -1.
+    """
 
     inputs: Any
     usable: np.ndarray
@@ -64,6 +69,7 @@ class NewRows:
     kept: Mapping[str, Any]
     unpredicted: Unpredicted
     notes: tuple[str, ...] = ()
+    groups: tuple[GroupDesign, ...] = ()
 
 
 class _Sieve:
@@ -124,11 +130,13 @@ def encoded_rows(encoding: Encoding, rows: Any, asked: Asked) -> Iterator[NewRow
     column = offset if isinstance(offset, str) else encoding.offset if offset is None else None
     if column == "":
         raise InputError(explain("offset=, since the fit had one", "none", "an array, or the name of a column"))
-    needed = list(dict.fromkeys([*wanted, *encoding.offset_columns, *([column] if column else [])]))
+    grouped = [name for group in encoding.groups for name in group.columns]
+    needed = list(dict.fromkeys([*wanted, *encoding.offset_columns, *grouped, *([column] if column else [])]))
     _require_kept(asked.keep, source.names, source.label)
     for start, numbers, piece, also in _numbered(source, [*needed, *asked.keep] or list(source.names[:1])):
         sieve = _Sieve(asked, piece.num_rows, numbers, start)
         sieve.drop_missing(missing_rows(piece.select(needed)))
+        effects = [_effects(group, piece.select(list(group.columns)), sieve) for group in encoding.groups]
         x = _encoded(encoding, piece.select(wanted), sieve)
         given = np.asarray(piece.column(column), np.float64) if column else offset
         if not column and np.ndim(offset) == 1:
@@ -138,7 +146,30 @@ def encoded_rows(encoding: Encoding, rows: Any, asked: Asked) -> Iterator[NewRow
             offsets = offsets + _offset_terms(encoding, piece, sieve.usable)
         offsets = offsets / encoding.response_scale
         kept = also | {name: piece.column(name) for name in asked.keep}
-        yield sieve.rows((x, offsets), kept, notes_of(source.stored))
+        found = sieve.rows((x, offsets), kept, notes_of(source.stored))
+        groups = [
+            group.design(codes[found.usable], z[found.usable])
+            for group, (codes, z) in zip(encoding.groups, effects, strict=True)
+        ]
+        yield replace(found, groups=tuple(groups))
+
+
+def _effects(group: GroupEncoding, piece: Any, sieve: _Sieve) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and effects of all rows of a piece; of those that cannot be predicted they mean nothing."""
+    codes, z = np.full(piece.num_rows, -1, np.int32), np.full((piece.num_rows, len(group.names)), np.nan)
+    array, coding = require("pyarrow").array, group.coding
+    if sieve.usable.any():
+        table = normalised_table(piece.filter(array(sieve.usable)))
+        coding.require_kinds(table)
+        stays = sieve.drop_unknown(coding.unknown_rows(table), coding, table)
+        table = table if stays.all() else table.filter(array(stays))
+    if sieve.usable.any():
+        table = normalised_table(table)
+        own = group.effects(table, finite=False)
+        lost = {name: ~np.isfinite(column) for name, column in zip(group.names, own.T, strict=True)}
+        stays = sieve.drop_missing({name: rows for name, rows in lost.items() if rows.any()}, "one that is not finite")
+        codes[sieve.usable], z[sieve.usable] = group.levels.codes(table)[stays], own[stays]
+    return codes, z
 
 
 def _offset_terms(encoding: Encoding, piece: Any, usable: np.ndarray) -> Floats:

@@ -138,7 +138,9 @@ def _inputs(result: Result, kind: Any, rows: Any, asked: Asked) -> Iterator[NewR
     if result.encoding is not None:
         from tallbayes.formula.encoding import Encoding
 
-        yield from encoded_rows(Encoding.from_plain(result.encoding), rows, asked)
+        encoding = Encoding.from_plain(result.encoding)
+        _refuse_groups(encoding)
+        yield from encoded_rows(encoding, rows, asked)
         return
     if isinstance(kind, OwnResponse):
         import jax
@@ -158,6 +160,12 @@ def _inputs(result: Result, kind: Any, rows: Any, asked: Asked) -> Iterator[NewR
     given = rows.get("offset", asked.offset) if isinstance(rows, Mapping) else asked.offset
     found = _numeric(result, x, given, np.arange(len(x)) if x.ndim else None, asked, 0)
     yield replace(found, kept=kept_arrays(asked.keep, rows, len(x)))
+
+
+def _refuse_groups(encoding: Any) -> None:
+    """Predictions by fixed effects alone are not those of a mixed model."""
+    for group in encoding.groups:
+        raise InputError(explain("a fit without groups", group.term.text, "result.posterior, for the parameters"))
 
 
 def _numeric(
