@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.groups.units import Grouping
 from tallbayes.model.model import Target
 from tallbayes.posterior.effects import effects_of
 from tallbayes.posterior.posterior import Posterior
@@ -28,17 +29,24 @@ def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
     units = jax.tree.map(lambda leaf: np.asarray(leaf[: table.num_rows]), table.rows)
     found = effects_of(posterior, target, units)
     order = np.argsort(units["group"])
-    own = {name: np.asarray(each)[order] for name, each in vars(found).items() if name != "between"}
+    own: dict[str, Any] = {name: each[order] for name, each in vars(found).items() if name != "between"}
     return (
         Effects(
             by=grouping.by,
-            levels=tuple(each.item() if hasattr(each, "item") else each for each in grouping.levels),
+            levels=_levels(target, grouping),
             names=_names(target),
             counts=grouping.counts.astype(np.float64),
             raw=_raw(units)[order],
             **own,
         ),
     )
+
+
+def _levels(target: Target, grouping: Grouping) -> tuple[Any, ...]:
+    assert target.integrated is not None
+    names = target.integrated.integral.groups.levels
+    found = tuple(each.item() if hasattr(each, "item") else each for each in grouping.levels)
+    return found if names is None else tuple(names[each] for each in found)
 
 
 def _names(target: Target) -> tuple[str, ...]:

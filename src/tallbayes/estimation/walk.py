@@ -101,7 +101,7 @@ def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
     end, watch.end = watch.end, max(watch.end, time.monotonic() + LEAST_SECONDS_FOR_CHECKS)
     try:
         if asked.model.groups is not None:
-            gathered = aside(gather, asked.model, asked.data)
+            gathered = aside(gather, asked.model, asked.data, asked.weights)
         else:
             model, arrays = aside(_check_rows, asked.model, asked.data, asked.weights)
     finally:

@@ -23,7 +23,7 @@ from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
-from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, require_integration
+from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, priors_in_words
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
@@ -51,6 +51,7 @@ def fit(
     quantities: Mapping[str, Callable[[Any], Any]] | Sequence[str] | None = None,
     prior_scale: float | Sequence[float] | Mapping[str, float] = 1.0,
     intercept_scale: float = 10.0,
+    group_scale: float | Mapping[str, float] = 1.0,
     standardise: bool | str = True,
     missing: str = "error",
     weights: str | Sequence[float] | Floats | None = None,
@@ -68,7 +69,8 @@ def fit(
     1, as they are: of the difference that a level makes on the scale of the linear predictor. For "linear" and
     "student_t" all are in standard deviations of the response. "all" standardises levels and flags like numbers, which
     gives rare ones a very wide prior. With False all is for columns and response as they are. Reported is always the
-    raw scale. `family_options` go
+    raw scale. Effects of groups are written as lme4 and bambi have them, (1 + x | g); their scales are half-normal a
+    priori, of the scale `group_scale` (one number, or a dict by factor), in the same units. `family_options` go
     to the family ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
     `quantities` are functions of the reported dict.
 
@@ -80,7 +82,6 @@ def fit(
     ['Intercept', 'hour']
     """
     table = _one_table(data, table)
-    require_integration(formula)
     known, make = _find_family(family)
     rule = read_rule(standardise)
     chosen = dict(family_options or {})
@@ -102,6 +103,7 @@ def fit(
             design = aside(_design, formula, table, asked)
         except OutOfTime:
             own = {"quantities": quantities, "prior_scale": prior_scale, "intercept_scale": intercept_scale}
+            own["group_scale"] = group_scale
             own |= {"family_options": family_options, "standardise": standardise, "missing": missing}
             again = partial(_fit_again, formula, table, family, {**own, "weights": weights, "offset": offset}, options)
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
@@ -111,12 +113,12 @@ def fit(
             model = _make_model(known, make, design, scales, intercept_scale, chosen)
             asked = accuracy | options | {"weights": design.weights, "progress": report}
             if design.groups:
-                result = fit_groups(GroupQuestion(design, model, quantities, asked))
+                result = fit_groups(GroupQuestion(design, model, quantities, asked, group_scale))
             else:
                 result = estimate(model, design.rows, quantities, **asked)
         except PosteriorError as error:
             raise _by_column(error, design.names) from error
-    notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, rule), *design.notes)
+    notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, group_scale, rule), *design.notes)
     column = None if offset is None else offset if isinstance(offset, str) else ""
     return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
 
@@ -249,7 +251,7 @@ def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
     return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
 
 
-def _prior_note(design: Design, scales: Any, intercept_scale: float, rule: str) -> str:
+def _prior_note(design: Design, scales: Any, intercept_scale: float, group_scale: Any, rule: str) -> str:
     on = {
         "numbers": "standardised columns of numbers, and on levels of categories as they are",
         "all": "standardised columns",
@@ -266,4 +268,6 @@ def _prior_note(design: Design, scales: Any, intercept_scale: float, rule: str) 
     if design.intercept:
         at = " at the columns' means" if any(encoding.means) else ""
         parts.append(f"intercept N(0, {intercept_scale:g}^2){at}")
+    if design.groups:
+        parts.append(priors_in_words(design.groups, group_scale))
     return f"prior: {', '.join(parts)}; results are for the table's own columns"

@@ -12,6 +12,7 @@ from tallbayes.groups.integral import Choice, choose_nodes, error_of
 from tallbayes.groups.units import Grouping, gather_units, make_grouping, take_out
 from tallbayes.model.model import Model, bind
 from tallbayes.model.space import make_space
+from tallbayes.model.weights import weigh
 from tallbayes.programs.later import jax
 from tallbayes.setup.preparation import Placed, bind_rows, check_data, place
 from tallbayes.watch import begin
@@ -28,11 +29,13 @@ class Gathered:
     bound: tuple[Any, np.ndarray]
 
 
-def gather(model: Model, data: Any) -> Gathered:
+def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
     """Rows checked, and put together by their group."""
     assert model.groups is not None
     column, rest = take_out(data, model.groups)
     arrays = check_data(model, rest)
+    if weights is not None:
+        arrays = weigh(model, arrays, weights)[1]
     grouping = make_grouping(model.groups.by, column)
     first = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
     initial = model.initial(first) if callable(model.initial) else model.initial

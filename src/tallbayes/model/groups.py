@@ -19,7 +19,7 @@ is a new group.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -43,8 +43,8 @@ class Groups:
     `by` names the column of the group, text or whole numbers. `effect` is the start value of a group's effect, a number
     or up to three; with groups a model's `log_likelihood(theta, b, row)` is that of one row given its group's effect b.
     `log_density(theta, b)` is the law of an effect, its constant included as far as that hangs on theta. `shown(theta,
-    b)` is what is reported of an effect (b itself if None), with `names` for its numbers. `nodes` a direction are
-    chosen unless they are given.
+    b)` is what is reported of an effect (b itself if None), with `names` for its numbers; `levels` are the names of
+    groups that the column numbers from 0. `nodes` a direction are chosen unless they are given.
 
     >>> import jax.numpy as jnp
     >>> groups = Groups(by="school", effect=0.0, log_density=lambda theta, b: -0.5 * b**2)
@@ -56,6 +56,7 @@ class Groups:
     shown: Callable[[Any, Any], Any] | None = None
     names: tuple[str, ...] | None = None
     nodes: int | None = None
+    levels: tuple[Any, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = np.shape(self.effect)

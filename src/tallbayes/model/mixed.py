@@ -68,7 +68,7 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     >>> schools = with_effects(poisson(), EffectTerm("school"))
     """
     parts, layout = model.parts, model.layout
-    if parts is None or layout.heads != 1 or layout.indexed is not None:
+    if parts is None or layout.heads != 1:
         hint = "tb.families.logistic(), poisson(), linear() and the like"
         raise ModelError(explain("a family with one linear predictor", f"{model.family}", hint))
     first = terms[0]
@@ -125,7 +125,7 @@ def root_of(term: EffectTerm, theta: Any, place: int) -> Any:
 
 def predictor_of(layout: Layout, terms: tuple[EffectTerm, ...], theta: Any, row: Any) -> Any:
     """eta but for the effects of the first term."""
-    eta = row["x"] @ theta["coefficients"] if "x" in row else jnp.zeros((), theta["coefficients"].dtype)
+    eta = layout.combine(row, theta["coefficients"])
     if layout.intercept:
         eta = eta + theta["intercept"]
     for place in range(1, len(terms)):

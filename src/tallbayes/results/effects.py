@@ -22,8 +22,8 @@ NUMBERS = ("mean", "mean_error", "sd", "sd_error", "lower", "upper", "end_error"
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Of the groups `by` a column: mean, sd and interval of each effect by group, (groups, effects), and the Monte Carlo
-    error of each number; `end_error` is that of both ends.
+    """Of the groups `by` a column: mean, sd and interval of each effect by group, (groups, effects), and the Monte
+    Carlo error of each number; `end_error` is that of both ends.
 
     `names` are those of the effects, `counts` the rows of a group, `raw` the plain mean of its response, which its
     effect is drawn away from, towards the others'; not a number where a model has no response by that name. `within` is

@@ -1,20 +1,33 @@
-"""Where a formula with groups ends: in the mathematics that integrates their effects, once there is any.
+"""Where a formula with groups ends: in a mixed model whose largest factor is integrated out.
 
-fit_groups(question, integrate)   the result of a mixed model
-require_integration(formula)      the same refusal before any row is read
+Of several group terms the one with the most groups is integrated; the effects of the others, crossed or nested, are
+parameters. Parameters are reported in the units of the table, with A from `GroupDesign.to_own` and s the response's,
+
+    sd(x|g) = s sqrt((A D A^T)_jj),     cor(x,w|g) = (A D A^T)_jk / sqrt((A D A^T)_jj (A D A^T)_kk),     D = L L^T
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tallbayes.errors import InputError, explain
+from tallbayes.estimation.estimate import estimate
 from tallbayes.formula.design_steps import Design
-from tallbayes.formula.groups.terms import take_groups
+from tallbayes.formula.groups.design import GroupDesign
+from tallbayes.model.mixed import EffectTerm, root_of, with_effects
 from tallbayes.model.model import Model
+from tallbayes.programs.later import jnp
 from tallbayes.results.result import Result
+from tallbayes.rows.on_disk import Stored
+from tallbayes.structure import Structure
+
+# Numbers that are parameters beside the factor that is integrated.
+MOST_PARAMETERS = 4_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,35 +35,125 @@ class GroupQuestion:
     """What is asked of a mixed model.
 
     `model` is the family's for the fixed effects alone, reporting in the table's units; `design` holds its rows and the
-    `groups`; `quantities`, and `options` with tolerances and weights, are those of `tb.estimate`.
+    `groups`; `quantities`, and `options` with tolerances and weights, are those of `tb.estimate`. `scales` are those of
+    the half-normal priors of the effects' scales: one number, or one by the text of a term's groups.
     """
 
     design: Design
     model: Model
     quantities: Any
     options: Mapping[str, Any]
+    scales: Any = 1.0
 
 
-Integrate = Callable[[GroupQuestion], Result]
+def fit_groups(question: GroupQuestion) -> Result:
+    """The result of a mixed model."""
+    design = question.design
+    groups = sorted(design.groups, key=lambda each: -len(each.levels))
+    _require_few(groups[1:])
+    terms = tuple(_term(each, question.scales, place > 0) for place, each in enumerate(groups))
+    scale = design.encoding.response_scale
+    model = with_effects(question.model, *terms, names=groups[0].names)
+    model = _in_own_units(model, question.model, groups, terms, scale)
+    shown = partial(_shown, terms[0], scale * groups[0].to_own)
+    assert model.groups is not None
+    levels = tuple(groups[0].levels.names)
+    model = replace(model, groups=replace(model.groups, shown=shown, levels=levels))
+    return estimate(model, _rows(design.rows, groups, terms), question.quantities, **question.options)
 
 
-def fit_groups(question: GroupQuestion, integrate: Integrate | None = None) -> Result:
-    """The result of a mixed model, by what integrates the effects of its groups."""
-    if integrate is None:
-        raise _no_door(question.design.groups[0].term.text, question.design.groups[0].term.by)
-    return integrate(question)
+def by_name(group: GroupDesign) -> str:
+    """A factor as a formula writes it."""
+    return ":".join(group.term.by)
 
 
-def require_integration(formula: str) -> None:
-    """Refuse a formula with groups, whatever its table."""
-    for term in take_groups(formula)[1]:
-        raise _no_door(term.text, term.by)
+def priors_in_words(groups: tuple[GroupDesign, ...], scales: Any) -> str:
+    parts = [f"scales of effects by {by_name(each)} half-normal({_scale(each, scales):g})" for each in groups]
+    if any(each.term.correlated and len(each.names) > 1 for each in groups):
+        parts.append("their correlations LKJ(2)")
+    return ", ".join(parts)
 
 
-def _no_door(text: str, by: tuple[str, ...]) -> InputError:
-    hint = (
-        f"C({by[-1]}) for a coefficient a level, each with its own prior and no scale that is learnt for all of them; "
-        "or group effects with such a scale in a tb.Model or a NumPyro model (docs/doors.md)"
+def _scale(group: GroupDesign, scales: Any) -> float:
+    if not isinstance(scales, Mapping):
+        return float(scales)
+    return float(scales.get(by_name(group), 1.0))
+
+
+def _term(group: GroupDesign, scales: Any, explicit: bool) -> EffectTerm:
+    levels = len(group.levels) if explicit else 0
+    return EffectTerm(by_name(group), len(group.names), group.term.correlated, _scale(group, scales), levels)
+
+
+def _require_few(others: list[GroupDesign]) -> None:
+    total = sum(len(each.levels) * len(each.names) for each in others)
+    if total > MOST_PARAMETERS:
+        names = ", ".join(f"{by_name(each)} ({len(each.levels):,})" for each in others)
+        hint = "leave out the factors that matter least, or give each of them by itself to a fit of its own"
+        expected = f"at most {MOST_PARAMETERS:,} effects beside those of the factor with the most groups"
+        raise InputError(explain(expected, f"{total:,}: {names}", hint))
+
+
+def _rows(rows: Any, groups: list[GroupDesign], terms: tuple[EffectTerm, ...]) -> dict[str, Any]:
+    """Those of the family, and of every term its columns and levels; of the first, the levels are the groups."""
+    own = dict(rows.rows()) if isinstance(rows, Stored) else dict(rows)
+    own = {name: each for name, each in own.items() if not name.startswith(("group_", "effects_"))}
+    for place, group in enumerate(groups):
+        own[f"z{place}"] = group.z
+        own[f"level{place}" if place else terms[0].by] = group.codes
+    return own
+
+
+def _shown(term: EffectTerm, to_own: np.ndarray, theta: Any, b: Any) -> Any:
+    return jnp.asarray(to_own, b.dtype) @ (root_of(term, theta, 0) @ b)
+
+
+def _in_own_units(
+    model: Model, fixed: Model, groups: list[GroupDesign], terms: tuple[EffectTerm, ...], scale: float
+) -> Model:
+    names = [_names(group, term, place > 0) for place, (group, term) in enumerate(zip(groups, terms, strict=True))]
+    flat = tuple(name for each in names for name in each)
+    assert fixed.structure is not None
+    base = tuple(str(key) for key in fixed.structure.keys)
+    structure = Structure.container("dict", [(name, Structure.leaf(())) for name in (*base, *flat)])
+    units = {**fixed.units, "effects": [scale * group.to_own for group in groups]}
+    report = partial(_flat_report, fixed.flat_report, terms)
+    return replace(
+        model,
+        report=partial(_report, (*base, *flat), report),
+        flat_report=report,
+        units=units,
+        structure=structure,
+        affine_report=False,
     )
-    got = f"{text}: group effects, for which there is no door yet"
-    return InputError(explain("terms without a bar", got, hint))
+
+
+def _names(group: GroupDesign, term: EffectTerm, explicit: bool) -> list[str]:
+    """Of scales, correlations, and where effects are parameters of these."""
+    by, effects = by_name(group), group.names
+    names = [f"sd({effect}|{by})" for effect in effects]
+    if term.correlations:
+        names += [f"cor({effects[k]},{effects[j]}|{by})" for j in range(term.size) for k in range(j)]
+    if explicit:
+        names += [f"{effect}|{by}[{level}]" for level in group.levels.names for effect in effects]
+    return names
+
+
+def _report(names: tuple[str, ...], flat: Any, theta: Any, units: Any) -> dict[str, Any]:
+    return dict(zip(names, jnp.unstack(flat(theta, units)), strict=True))
+
+
+def _flat_report(fixed: Any, terms: tuple[EffectTerm, ...], theta: Any, units: Any) -> Any:
+    own = {name: each for name, each in theta.items() if not name.startswith(("scales", "correlations", "effects"))}
+    parts = [fixed(own if len(own) > 1 else own["coefficients"], units)]
+    for place, term in enumerate(terms):
+        to_own = units["effects"][place]
+        root = to_own @ root_of(term, theta, place)
+        covariance = root @ root.T
+        sd = jnp.sqrt(jnp.diagonal(covariance))
+        parts.append(sd)
+        if term.correlations:
+            parts.append(jnp.stack([covariance[j, k] / (sd[j] * sd[k]) for j in range(term.size) for k in range(j)]))
+        if place:
+            parts.append(jnp.ravel(theta[f"effects{place}"] @ to_own.T))
+    return jnp.concatenate(parts)
