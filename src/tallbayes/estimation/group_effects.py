@@ -57,6 +57,8 @@ def _names(target: Target) -> tuple[str, ...]:
 
 def _raw(units: Any) -> np.ndarray:
     """The mean response of every unit."""
+    if "raw" in units:
+        return np.asarray(units["raw"], np.float64)
     rows, count = units["rows"], units["count"]
     if not isinstance(rows, dict) or "y" not in rows or np.ndim(rows["y"]) != 2:
         return np.full(len(count), np.nan)

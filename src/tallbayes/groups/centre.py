@@ -46,10 +46,12 @@ class Following:
     units_read: int = 0
 
     def __call__(self, vector: Floats, count: int | None = None) -> Expansion:
-        nodes = find_nodes(self.target, self.table, vector, count)
-        self.table = replace(self.table, rows=with_nodes(self.table, nodes))
         read = self.table.num_rows if count is None else count
-        self.units_read += 2 * read
+        self.units_read += read
+        if "root" in self.table.rows:
+            nodes = find_nodes(self.target, self.table, vector, count)
+            self.table = replace(self.table, rows=with_nodes(self.table, nodes))
+            self.units_read += read
         ranges = None if count is None else [(0, count)]
         return expand(self.target, self.table, vector, self.executor, ranges)
 
@@ -93,7 +95,7 @@ def _climb(following: Following, start: Floats, close: float, count: int | None)
 
 def _sample(target: Target, table: Table) -> int | None:
     """How many units, in whole parts, are looked at first; None for all."""
-    length = jax.tree.leaves(table.rows["rows"])[0].shape[1]
+    length = jax.tree.leaves(table.rows["rows"])[0].shape[1] if "rows" in table.rows else 1
     wanted = max(UNITS_PER_PARAMETER * target.dimension, SAMPLE_ROWS // length)
     return wanted if table.shuffled and 2 * wanted < table.num_rows else None
 

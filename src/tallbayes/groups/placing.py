@@ -40,7 +40,13 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
     first = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
     initial = model.initial(first) if callable(model.initial) else model.initial
     dimension = make_space(initial, model.constraints)[0].dimension
-    units = gather_units(arrays, grouping, model.groups.size, dimension)
+    # Whose start values the shape of a row decides is bound to them.
+    model = replace(model, initial=initial)
+    units = None
+    if model.groups.closed is not None:
+        units = model.groups.closed(model.groups).units(arrays, grouping.codes, grouping.count)
+    if units is None:
+        units = gather_units(arrays, grouping, model.groups.size, dimension)
     return Gathered(model, units, grouping, bind_rows(model, units))
 
 
@@ -49,10 +55,15 @@ def place_groups(
 ) -> Placed:
     """Units on the device, with nodes at the mode of the marginal posterior, as many as the tolerance takes."""
     model, units = gathered.model, gathered.units
-    placed = place(model, units, asked_precision, shuffle, None, gathered.bound)
+    is_closed = "sums" in units
+    precision = "float64" if is_closed and asked_precision is None else asked_precision
+    placed = place(model, units, precision, shuffle, None, gathered.bound)
     begin("groups")
     centre = find_marginal_mode(placed.target, placed.table, placed.start, executor)
     assert model.groups is not None
+    found = {"spent": centre.units_read, "modes": centre.modes, "grouping": gathered.grouping}
+    if is_closed:
+        return replace(placed, start=centre.anchor.mode, **found)
     if model.groups.nodes is None:
         choice = choose_nodes(placed.target, centre.table, centre.anchor, tolerance)
     else:
@@ -64,10 +75,8 @@ def place_groups(
         target=target,
         table=table,
         start=centre.anchor.mode,
-        spent=centre.units_read,
-        modes=centre.modes,
         integral_error=choice.error,
-        grouping=gathered.grouping,
+        **found,
     )
 
 

@@ -57,6 +57,8 @@ class Groups:
     names: tuple[str, ...] | None = None
     nodes: int | None = None
     levels: tuple[Any, ...] | None = field(default=None, repr=False)
+    # Of a family whose integrals have a closed form: what makes it of these groups.
+    closed: Callable[[Groups], Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = np.shape(self.effect)
@@ -151,6 +153,14 @@ def _term(log_likelihood: Callable[[Any, Any, Any], Any], theta: Any, b: Any, ro
     if not isinstance(row, dict) or WEIGHT not in row:
         return log_likelihood(theta, b, row)
     return row[WEIGHT] * log_likelihood(theta, b, {name: each for name, each in row.items() if name != WEIGHT})
+
+
+def new_unit(unit: Any) -> Any:
+    """A unit like this one of a group without rows."""
+    empty = {name: 0 * leaf for name, leaf in unit.items() if name in ("count", "sums", "centre", "slope", "raw")}
+    if "root" in unit:
+        empty["root"] = 0 * unit["root"] + jnp.eye(unit["root"].shape[-1], dtype=unit["root"].dtype)
+    return {**unit, **empty}
 
 
 def first_nodes(unit: Any) -> int:

@@ -28,6 +28,7 @@ from tallbayes.errors import DataError, ModelError, explain
 from tallbayes.model.constraints import interval, positive
 from tallbayes.model.groups import MOST_EFFECTS, Groups
 from tallbayes.model.linear import Layout
+from tallbayes.model.linear_groups import LinearIntegral
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jax, jnp
 
@@ -95,8 +96,28 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             log_density=_standard_normal,
             shown=partial(_shown, first),
             names=names,
+            closed=_closed(model, terms, extra),
         ),
     )
+
+
+def _closed(model: Model, terms: tuple[EffectTerm, ...], extra: str | None) -> Callable[[Groups], Any] | None:
+    """Normal noise, and no other factor: integrals from sums."""
+    if model.family != "linear" or len(terms) > 1:
+        return None
+    noise = None if model.noise is None else model.noise.scale
+    root = partial(_first_root, terms[0])
+    return partial(_linear_integral, model.layout, root, extra, noise, terms[0].size)
+
+
+def _first_root(term: EffectTerm, theta: Any) -> Any:
+    return root_of(term, theta, 0)
+
+
+def _linear_integral(
+    layout: Layout, root: Any, extra: str | None, noise: float | None, size: int, groups: Groups
+) -> Any:
+    return LinearIntegral(layout, root, extra, noise, groups, size)
 
 
 def _standard_normal(theta: Any, b: Any) -> Any:

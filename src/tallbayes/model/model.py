@@ -86,12 +86,13 @@ class Model:
 
 @dataclass(frozen=True)
 class Integrated:
-    """What is integrated out of a target whose rows are groups: log p(b, rows of the group | u) of q numbers b."""
+    """What is integrated out of a target whose rows are groups: log p(b, rows of the group | u) of q numbers b, at so
+    many nodes a direction; or in closed form, by no node at all."""
 
-    joint: Function
+    joint: Function | None
     size: int
     nodes: int
-    integral: GroupIntegral = field(compare=False, repr=False)
+    integral: Any = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ class Target:
     def work(self, rows: Any) -> int:
         """Densities that one row takes: of a group, one for each of its rows at each of its nodes."""
         if self.integrated is None:
+            return 1
+        if self.integrated.joint is None:
             return 1
         length = jax.tree.leaves(rows["rows"])[0].shape[1]
         return int(length * self.integrated.nodes**self.integrated.size)
@@ -211,13 +214,19 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
     return target, start
 
 
-def integral_of(model: Model, unit: Any) -> GroupIntegral:
+def integral_of(model: Model, unit: Any) -> Any:
     """What a model of groups makes of one of them."""
     assert model.groups is not None
+    if "sums" in unit:
+        assert model.groups.closed is not None
+        return model.groups.closed(model.groups)
     return GroupIntegral(model.log_likelihood, model.groups, model.groups.nodes or first_nodes(unit))
 
 
-def _integrated(integral: GroupIntegral, space: Space, start: np.ndarray, unit: Any) -> Integrated:
+def _integrated(integral: Any, space: Space, start: np.ndarray, unit: Any) -> Integrated:
+    if not isinstance(integral, GroupIntegral):
+        return Integrated(None, integral.size, 0, integral)
+
     def joint(vector: Any, effect: Any, unit: Any) -> Any:
         return integral.joint(space.theta(vector), effect, unit)
 

@@ -37,7 +37,7 @@ class OfEffect(NamedTuple):
     """Moments of the effect of a unit, given theta: means, variances, third and fourth central moments."""
 
     target: Target
-    integral: GroupIntegral
+    integral: Any
 
     def __call__(self, vector: jax.Array, unit: Any) -> jax.Array:
         found = self.integral.moments(self.target.space.theta(vector), vector, unit)

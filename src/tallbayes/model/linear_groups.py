@@ -1,0 +1,115 @@
+"""Linear mixed models: a group's integral in closed form, from sums over its rows.
+
+    y = X beta + Z L a + sigma noise,   a ~ N(0, I),   e = y - X beta
+    log p_g = -n log sigma - e.e / (2 sigma^2) + h.A^-1 h / 2 - log det(A) / 2
+    A = I + L^T Z^T Z L / sigma^2,   h = L^T Z^T e / sigma^2,   a | theta ~ N(A^-1 h, A^-1)
+
+e.e, Z^T e and Z^T Z are linear and quadratic in beta with coefficients that are products of the columns of (X, Z, y),
+summed over the rows of the group: no path reads a row. They cancel in part, so paths are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallbayes.model.groups import WEIGHT, EffectMoments, Groups, normal_nodes
+from tallbayes.model.linear import Layout
+from tallbayes.moments import Floats
+from tallbayes.programs.later import jax, jnp
+
+# Of sums, for all groups together; and of columns.
+MOST_NUMBERS, MOST_COLUMNS = 2**26, 32
+EXPECTATION_NODES = 15
+
+
+@dataclass(frozen=True)
+class LinearIntegral:
+    """log p_g of a unit of sums; `root(theta)` is L, and the noise is known or the parameter `extra`."""
+
+    layout: Layout
+    root: Callable[[Any], Any]
+    extra: str | None
+    noise: float | None
+    groups: Groups
+    size: int
+    nodes: int = 0
+
+    def units(self, arrays: Any, codes: np.ndarray, count: int) -> dict[str, Any] | None:
+        """Sums by group; None where there would be too many of them."""
+        width = self.layout.width(arrays)
+        columns = width + self.layout.intercept + self.size + 1
+        if width > MOST_COLUMNS or count * columns**2 > MOST_NUMBERS:
+            return None
+        y = np.asarray(arrays["y"], np.float64)
+        weights = np.asarray(arrays.get(WEIGHT, np.ones(len(y))), np.float64)
+        response = y - np.asarray(arrays["offset"], np.float64) if "offset" in arrays else y
+        whole = [*_columns(self.layout, arrays), *np.asarray(arrays["z0"], np.float64).T, response]
+        sums = np.empty((count, columns, columns))
+        for i, left in enumerate(whole):
+            for j, right in enumerate(whole[: i + 1]):
+                sums[:, i, j] = sums[:, j, i] = np.bincount(codes, weights * left * right, count)
+        rows = np.bincount(codes, weights, count)
+        raw = np.bincount(codes, weights * y, count) / np.where(rows > 0, rows, 1.0)
+        return {"sums": sums, "count": rows, "raw": raw, "group": np.arange(count, dtype=np.int32)}
+
+    def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
+        """log p_g."""
+        root, pull, square, sigma = self._given(theta, unit)
+        inner = jax.scipy.linalg.solve_triangular(root, pull, lower=True)
+        size = jnp.sum(jnp.log(jnp.diagonal(root)))
+        return -unit["count"] * jnp.log(sigma) - square / (2 * sigma**2) + inner @ inner / 2 - size
+
+    def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
+        """Of the effect as it is shown, which is linear in a: normal, given theta."""
+        root, pull, _, _ = self._given(theta, unit)
+        mean = jax.scipy.linalg.cho_solve((root, True), pull)
+        half = jax.scipy.linalg.solve_triangular(root, jnp.eye(self.size, dtype=pull.dtype), lower=True)
+        shown = jax.vmap(lambda a: self.shown(theta, a))(half)
+        variance = jnp.sum(shown**2, axis=0)
+        return EffectMoments(self.shown(theta, mean), variance, jnp.zeros_like(variance), 3 * variance**2)
+
+    def expectation(self, function: Callable[[Any, Any], Any], theta: Any, vector: Any, unit: Any) -> Any:
+        """E f(theta, a) over the group's effect given theta."""
+        root, pull, _, _ = self._given(theta, unit)
+        rule = normal_nodes(EXPECTATION_NODES, self.size)
+        points = jnp.asarray(rule.points, pull.dtype)
+        weights = jax.nn.softmax(jnp.asarray(rule.log_weights, pull.dtype) - jnp.sum(points**2, axis=1) / 2)
+        mean = jax.scipy.linalg.cho_solve((root, True), pull)
+        effects = mean + jax.vmap(lambda x: jax.scipy.linalg.solve_triangular(root.T, x, lower=False))(points)
+        values = jax.vmap(lambda a: function(theta, self.groups.vector(a)))(effects)
+        return jnp.tensordot(weights, values, 1)
+
+    def shown(self, theta: Any, effect: Any) -> Any:
+        a = self.groups.vector(effect)
+        return jnp.ravel(a if self.groups.shown is None else jnp.asarray(self.groups.shown(theta, a)))
+
+    def _given(self, theta: Any, unit: Any) -> tuple[Any, Any, Any, Any]:
+        """The root of A, h, e.e and sigma."""
+        sums, q = unit["sums"], self.size
+        sigma = jnp.asarray(self.noise if self.extra is None else theta[self.extra], sums.dtype)
+        beta = theta["coefficients"]
+        beta = jnp.append(beta, theta["intercept"]) if self.layout.intercept else beta
+        along = jnp.concatenate([-beta, jnp.zeros(q, sums.dtype), jnp.ones(1, sums.dtype)])
+        products, first = sums @ along, len(beta)
+        spread = self.root(theta)
+        inner = spread.T @ sums[first : first + q, first : first + q] @ spread / sigma**2
+        root = jnp.linalg.cholesky(jnp.eye(q, dtype=sums.dtype) + inner)
+        return root, spread.T @ products[first : first + q] / sigma**2, along @ products, sigma
+
+
+def _columns(layout: Layout, arrays: Any) -> list[Floats]:
+    """Those of X, levels of categories written out, and that of ones."""
+    width, count = layout.width(arrays), len(arrays["y"])
+    columns = [np.zeros(count) for _ in range(width)]
+    places = range(width) if layout.indexed is None else layout.indexed.columns
+    for place, column in zip(places, np.asarray(arrays.get("x", np.empty((count, 0))), np.float64).T, strict=True):
+        columns[place] = column
+    if layout.indexed is not None:
+        for code in np.asarray(arrays["codes"]).T:
+            for place in np.unique(code[code < width]):
+                columns[place] = columns[place] + (code == place)
+    return columns + [np.ones(count)] * layout.intercept
