@@ -83,7 +83,14 @@ UNBIASED = (
 # Where the tuner itself would seldom take a window.
 WINDOWED = ("student-1000-5", problems.MULTINOMIAL, "poisson-2000-4")
 # Draws with weights: in NumPy for families, compiled for models of one's own.
-WEIGHED = ("logistic-300-5", "logistic-10000-10", "poisson-2000-4", "student-1000-5", problems.MULTINOMIAL, problems.STEEP)
+WEIGHED = (
+    "logistic-300-5",
+    "logistic-10000-10",
+    "poisson-2000-4",
+    "student-1000-5",
+    problems.MULTINOMIAL,
+    problems.STEEP,
+)
 # A regression about the Gaussian that is right on average, with its control; by itself the tuner may leave either out.
 BALANCED = ("logistic-300-5", "logistic-10000-10", problems.PAPER, problems.STEEP)
 CLASSES = (
