@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ from tallbayes.model.model import Model
 from tallbayes.progress import Report
 from tallbayes.rows.on_disk import Stored
 from tallbayes.workers.executors import Executor
+
+
+@cache
+def _read_versions() -> dict[str, str]:
+    """From files, which takes longer than a small table."""
+    return {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +77,7 @@ class Question:
 
     def settings(self, precision: str) -> dict[str, Any]:
         """For the record."""
-        versions = {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")}
+        versions = dict(_read_versions())
         accuracy = self.accuracy.recorded
         interval = {name: accuracy.pop(name) for name in ("interval_tolerance",) if name in accuracy}
         found = {"seed": self.seed, **accuracy, "precision": precision, "block_paths": BLOCK_PATHS}
