@@ -20,11 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import lines
 import numpy as np
 import problems
 import quadrature
 import references
-from peers import truths
+from peers import posteriors, truths
 
 import tallbayes as tb
 from tallbayes.estimator.estimates import t_quantile
@@ -77,8 +78,8 @@ def posed(name: str) -> tuple[Any, Any, dict[str, np.ndarray]]:
         model, rows = separated()
         exact = quadrature.Regression.of(quadrature.LOGISTIC, **rows, scale=SEPARATED_SCALE)
         return model, rows, exact.moments(reach=16.0, step=0.1)
-    found = truths.get("non-gaussian" if name == problems.STEEP else name) if name != "logistic-300-5" else None
-    found = found or references.get(name)
+    in_contest = "non-gaussian" if name == problems.STEEP else name
+    found = truths.get(in_contest) if in_contest in posteriors.NAMES else references.get(name)
     return *problems.make(name), {kind: np.array(getattr(found, kind)) for kind in ("mean", "sd")}
 
 
@@ -110,26 +111,49 @@ def calibrated(name: str, seeds: int) -> dict[str, float]:
     return found
 
 
+def fresh_processes(seeds: int) -> dict[str, Any]:
+    report = {}
+    for rows in (100, 1_000, 10_000):
+        weights, ladder = cold(rows, "None"), cold(rows, "tb.Anchored()")
+        report[f"{rows} x 20"] = {"weights": weights, "ladder": ladder, "ratio": ladder / weights}
+        print(f"fresh process, {rows:,} x 20: {weights:.2f} s, by the ladder {ladder:.2f} s", flush=True)
+    return report
+
+
+def warm_calls(seeds: int) -> dict[str, Any]:
+    report = {}
+    for name in PROBLEMS:
+        report[name] = both = {"weights": warm(name, None), "ladder": warm(name, tb.Anchored())}
+        seconds = both["ladder"]["seconds"] / both["weights"]["seconds"]
+        print(f"{name}: {both['weights']['seconds']:.4f} s, {seconds:.1f} times faster than the ladder", flush=True)
+    return report
+
+
+def calibrations(seeds: int) -> dict[str, Any]:
+    report = {}
+    for name in (*PROBLEMS, SEPARATED):
+        report[name] = found = calibrated(name, seeds)
+        print(name, {key: round(value, 3) for key, value in found.items()}, flush=True)
+    return report
+
+
+PARTS = {"fresh process": fresh_processes, "warm": warm_calls, "calibration": calibrations}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="others stay as they are stored")
     options = parser.parse_args()
-    report: dict[str, Any] = {"fresh process": {}, "warm": {}, "calibration": {}}
-    for rows in (100, 1_000, 10_000):
-        weights, ladder = cold(rows, "None"), cold(rows, "tb.Anchored()")
-        report["fresh process"][f"{rows} x 20"] = {"weights": weights, "ladder": ladder, "ratio": ladder / weights}
-        print(f"fresh process, {rows:,} x 20: {weights:.2f} s, by the ladder {ladder:.2f} s", flush=True)
-    for name in PROBLEMS:
-        both = {"weights": warm(name, None), "ladder": warm(name, tb.Anchored())}
-        report["warm"][name] = both
-        seconds = both["ladder"]["seconds"] / both["weights"]["seconds"]
-        print(f"{name}: {both['weights']['seconds']:.4f} s, {seconds:.1f} times faster than the ladder", flush=True)
-    for name in (*PROBLEMS, SEPARATED):
-        report["calibration"][name] = found = calibrated(name, options.seeds)
-        print(name, {key: round(value, 3) for key, value in found.items()}, flush=True)
-    if options.out is not None:
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    stored = options.out is not None and options.out.exists()
+    report: dict[str, Any] = json.loads(options.out.read_text()) if stored else {}
+    report.setdefault("commits", {})
+    for part in options.only:
+        report[part] = PARTS[part](options.seeds)
+        report["commits"][part] = lines.describe_commit()
+        if options.out is not None:
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
