@@ -149,9 +149,11 @@ def main() -> None:
     stored = options.out is not None and options.out.exists()
     report: dict[str, Any] = json.loads(options.out.read_text()) if stored else {}
     report.setdefault("commits", {})
+    # Of what is loaded, whatever is committed meanwhile.
+    commit = lines.describe_commit()
     for part in options.only:
         report[part] = PARTS[part](options.seeds)
-        report["commits"][part] = lines.describe_commit()
+        report["commits"][part] = commit
         if options.out is not None:
             options.out.write_text(json.dumps(report, indent=1) + "\n")
 
