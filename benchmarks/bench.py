@@ -43,7 +43,7 @@ PREPARE_LIMIT = 900.0
 PACKAGES = ("tallbayes", "jax", "jaxlib", "numpy", "scipy", "numpyro", "blackjax", "nutpie")
 PEERS = PACKAGES[5:]
 MODULES = {
-    "by_tallbayes": ("tallbayes", "tallbayes randomised", "tallbayes, the paper's ladder"),
+    "by_tallbayes": ("tallbayes", "tallbayes, the ladder", "tallbayes randomised", "tallbayes, the paper's ladder"),
     "by_numpyro": ("NumPyro NUTS", "NumPyro HMCECS", "NumPyro mean-field VI", "NumPyro full-rank VI"),
     "by_blackjax": (
         "BlackJAX MALA",
@@ -52,6 +52,7 @@ MODULES = {
         "BlackJAX SGLD with control variates",
     ),
     "by_nutpie": ("nutpie",),
+    "importance": ("importance sampling (NumPy)",),
     "gaussians": ("Laplace",),
 }
 CONTESTANTS = {name: module for module, names in MODULES.items() for name in names}

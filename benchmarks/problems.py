@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 import tallbayes as tb
+from tallbayes.programs.later import jnp
 
 Rows = dict[str, np.ndarray]
 CALIBRATION = ("logistic-300-5", "logistic-10000-10", "poisson-2000-4", "student-1000-5")

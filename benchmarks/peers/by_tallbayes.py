@@ -1,18 +1,20 @@
-"""tallbayes as a contestant: the default, the unbiased variant, and the paper's ladder.
+"""tallbayes as a contestant: the default, the ladder, its unbiased variant, and the paper's ladder.
 
-The first call in the process is the answer, and what it takes longer than later calls with other seeds counts as
-compiling; compiling runs on threads beside the set-up, so that no clock could tell the two apart within one call. A
-call that is given the anchor has no set-up: its seconds are those of sampling, and the rest of a warm call is the
-set-up. Sampling items are row gradients along paths, pilots and all, on average over all seeds that were run.
+The default answers small tables by draws with weights and others by the ladder; which it was is among the settings. The
+first call in the process is the answer, and what it takes longer than later calls with other seeds counts as compiling;
+compiling runs on threads beside the set-up, so that no clock could tell the two apart within one call. Of draws with
+weights the set-up ends where sampling is reported to begin. On the ladder a call that is given the anchor has no
+set-up: its seconds are those of sampling, and the rest of a warm call is the set-up. Sampling items are rows whose
+likelihood or gradient was computed at draws or along paths, pilots and all, on average over all seeds that were run.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,11 +29,25 @@ STARTING = 30.0
 FURTHER_EFFORTS = 4
 WARM_CALLS = 5
 
-Call = Callable[..., tuple[tb.Result, float]]
+
+class Called(NamedTuple):
+    """A call, its seconds, and of these the ones before sampling was reported to begin."""
+
+    result: tb.Result
+    seconds: float
+    before: float
+
+
+Call = Callable[..., Called]
+
+
+def default(posterior: Any, effort: Effort) -> Answer:
+    """What is called without a method, to 1% of a posterior sd for every mean and sd, and at coarser tolerances."""
+    return contest(posterior, effort, None, TOLERANCE, COARSER)
 
 
 def anchored(posterior: Any, effort: Effort) -> Answer:
-    """The default, to 1% of a posterior sd for every mean and sd, with its cost at coarser tolerances beside it."""
+    """The ladder, which the default takes where rows are many, to the same."""
     return contest(posterior, effort, tb.Anchored(), TOLERANCE, COARSER)
 
 
@@ -53,7 +69,8 @@ def paper(posterior: Any, effort: Effort) -> Answer:
 
 
 CONTESTANTS: dict[str, Contestant] = {
-    "tallbayes": anchored,
+    "tallbayes": default,
+    "tallbayes, the ladder": anchored,
     "tallbayes randomised": randomised,
     "tallbayes, the paper's ladder": paper,
 }
@@ -64,10 +81,17 @@ def make_call(posterior: Any, effort: Effort, method: Any) -> Call:
     model, rows = posterior.model()
     estimate = partial(tb.estimate, model, rows, method=method, max_seconds=effort.seconds + STARTING)
 
-    def call(tolerance: float, seed: int, anchor: Any = None) -> tuple[tb.Result, float]:
+    def call(tolerance: float, seed: int, anchor: Any = None) -> Called:
+        began: list[float] = []
+
+        def listen(progress: tb.Progress) -> None:
+            if progress.phase == "sampling" and not began:
+                began.append(time.perf_counter())
+
         started = time.perf_counter()
-        result = estimate(tolerance=tolerance, seed=seed, anchor=anchor)
-        return result, time.perf_counter() - started
+        result = estimate(tolerance=tolerance, seed=seed, anchor=anchor, progress=listen)
+        ended = time.perf_counter()
+        return Called(result, ended - started, (began or [ended])[0] - started)
 
     return call
 
@@ -86,11 +110,12 @@ class Timing:
 def contest(posterior: Any, effort: Effort, method: Any, tolerance: float, coarser: tuple[float, ...] = ()) -> Answer:
     """A cold call for the answer, and later calls for what it costs; where the clock stopped it, it stands alone."""
     call = make_call(posterior, effort, method)
-    result, cold = call(tolerance, effort.seed)
+    result, cold, _ = call(tolerance, effort.seed)
     if result.status is tb.Status.max_seconds:
         timing = Timing(cold, 0.0, [], [], {})
     else:
-        timing = later_calls(call, result.anchor, tolerance, coarser, effort)
+        anchor = result.anchor if result.weighing is None else None
+        timing = later_calls(call, anchor, tolerance, coarser, effort)
     items = [result.cost.evaluations, *timing.items]
     return Answer(
         mean=np.asarray(result["mean"].flat_value),
@@ -110,6 +135,7 @@ def contest(posterior: Any, effort: Effort, method: Any, tolerance: float, coars
         remarks={
             "status": result.status.name,
             "levels": len(result.levels),
+            "weights": None if result.weighing is None else asdict(result.weighing),
             "warm_seconds": timing.whole if timing.statuses else None,
             "warm_statuses": timing.statuses,
             "items_by_seed": items,
@@ -121,20 +147,27 @@ def contest(posterior: Any, effort: Effort, method: Any, tolerance: float, coars
 
 def later_calls(call: Call, anchor: Any, tolerance: float, coarser: tuple[float, ...], effort: Effort) -> Timing:
     """A warm call with another seed, the same without set-up, and while there is time further seeds and coarser
-    tolerances, these without set-up too."""
+    tolerances, these without set-up too; `anchor` is None of draws with weights."""
     until = time.perf_counter() + FURTHER_EFFORTS * effort.seconds
     warm = [call(tolerance, effort.seed + 1)]
-    bare, sampling = call(tolerance, effort.seed + 1, anchor)
-    while len(warm) < WARM_CALLS and time.perf_counter() + max(seconds for _, seconds in warm) < until:
+    bare = bare_call(call, anchor, tolerance, effort)
+    while len(warm) < WARM_CALLS and time.perf_counter() + max(each.seconds for each in warm) < until:
         warm.append(call(tolerance, effort.seed + len(warm) + 1))
-    law = {f"{tolerance:g}": outcome(bare, sampling)}
+    law = {f"{tolerance:g}": outcome(*bare)}
     for each in coarser:
-        if time.perf_counter() + sampling < until:
-            law[f"{each:g}"] = outcome(*call(each, effort.seed + 1, anchor))
-    whole = float(np.median([seconds for _, seconds in warm]))
-    setup = min(whole, max(0.0, warm[0][1] - sampling))
-    items = [result.cost.evaluations for result, _ in warm]
-    return Timing(whole, setup, items, sorted({result.status.name for result, _ in warm}), law)
+        if time.perf_counter() + bare[1] < until:
+            law[f"{each:g}"] = outcome(*bare_call(call, anchor, each, effort))
+    whole = float(np.median([each.seconds for each in warm]))
+    before = warm[0].seconds - bare[1] if anchor is not None else float(np.median([each.before for each in warm]))
+    items = [each.result.cost.evaluations for each in warm]
+    statuses = sorted({each.result.status.name for each in warm})
+    return Timing(whole, min(whole, max(0.0, before)), items, statuses, law)
+
+
+def bare_call(call: Call, anchor: Any, tolerance: float, effort: Effort) -> tuple[tb.Result, float]:
+    """With the seconds of sampling alone."""
+    result, seconds, before = call(tolerance, effort.seed + 1, anchor)
+    return result, seconds - (before if anchor is None else 0.0)
 
 
 def outcome(result: tb.Result, seconds: float) -> dict[str, Any]:

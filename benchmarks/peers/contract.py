@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-import jax
 import numpy as np
+
+from tallbayes.programs.later import jax, when_loaded
 
 Law = Literal["sampling", "tolerance", "fixed"]
 COMPILING = (
@@ -107,11 +108,11 @@ Contestant = Callable[[Posterior, Effort], Answer]
 
 
 class Stopwatch:
-    """Seconds with what JAX compiled in them taken out."""
+    """Seconds with what JAX compiled in them taken out; whoever does without JAX does not load it for that."""
 
     def __init__(self) -> None:
         self.compiling = 0.0
-        jax.monitoring.register_event_duration_secs_listener(self._listen)
+        when_loaded(lambda: jax.monitoring.register_event_duration_secs_listener(self._listen))
 
     def _listen(self, event: str, duration: float, **_: Any) -> None:
         if event in COMPILING:

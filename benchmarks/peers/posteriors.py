@@ -25,12 +25,11 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import problems
 
 import tallbayes as tb
+from tallbayes.programs.later import jax, jnp
 
 FOLDER = "TALLBAYES_PEERS"
 PAPER = tuple(f"paper-{num_rows}-3" for num_rows in (100, 1_000, 10_000))

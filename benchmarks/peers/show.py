@@ -24,8 +24,8 @@ from peers import laws  # noqa: E402
 from tallbayes.experiments import style  # noqa: E402
 
 OURS = "tallbayes"
-GROUPS = ("tallbayes", "NumPyro", "BlackJAX", "nutpie", "Laplace")
-SHADES = ("#0b5394", "#b45309", "#15803d", "#9d174d", "#525252")
+GROUPS = ("tallbayes", "NumPyro", "BlackJAX", "nutpie", "importance", "Laplace")
+SHADES = ("#0b5394", "#b45309", "#15803d", "#9d174d", "#7c3aed", "#525252")
 FAMILY = "logistic-{}-20"
 PANELS = {
     "paper": ("paper-100-3", "paper-1000-3", "paper-10000-3"),
@@ -112,12 +112,12 @@ def number(value: float | None, form: str = ".2g") -> str:
 
 
 def seconds(value: float) -> str:
-    """Hundredths below ten, whole seconds above.
+    """Two digits below a tenth, hundredths below ten, whole seconds above.
 
-    >>> seconds(0.1234), seconds(56.7), seconds(123456.0), seconds(float("inf"))
-    ('0.12', '57', '123,456', 'never')
+    >>> seconds(0.00567), seconds(0.1234), seconds(56.7), seconds(123456.0), seconds(float("inf"))
+    ('0.0057', '0.12', '57', '123,456', 'never')
     """
-    return number(value, ".2f" if value < 10 else ",.0f")
+    return number(value, ".2g" if value < 0.1 else ".2f" if value < 10 else ",.0f")
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -312,9 +312,10 @@ def whole_decades(axes: Sequence[Any]) -> None:
     for ax in axes:
         for axis, limits in ((ax.xaxis, ax.set_xlim), (ax.yaxis, ax.set_ylim)):
             low, high = axis.get_data_interval()
-            if 0 < low <= high < np.inf:
-                start = np.floor(np.log10(low) - 0.05)
-                limits(10**start, 10 ** max(start + 1, np.ceil(np.log10(high) + 0.05)))
+            # Where nothing is shown, an axis all the same.
+            low, high = (low, high) if 0 < low <= high < np.inf else (0.2, 0.5)
+            start = np.floor(np.log10(low) - 0.05)
+            limits(10**start, 10 ** max(start + 1, np.ceil(np.log10(high) + 0.05)))
 
 
 def legend(figure: Any, ax: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from scenarios import by_ladder, logistic_rows
 
 import tallbayes as tb
+from tallbayes.weighing import rounds
 
 RNG = np.random.default_rng(2)
 ROWS = 150
@@ -161,6 +162,25 @@ def test_going_on_pays_the_difference() -> None:
     assert further["mean"].met
     shared = min(further.weighing.draws, fresh.weighing.draws if fresh.weighing else 0)
     assert shared > first.weighing.draws
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_a_part_of_a_draw_is_one_more(unbiased: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round without any draw would be followed by the same one again, without end."""
+    seen: list[float] = []
+
+    def needed(weighing: Any, now: Any, count: float) -> float:
+        assert len(seen) < 9
+        seen.append(count)
+        # Before replicates there is a round of draws.
+        return count + 0.5 if 1 <= len(seen) - unbiased <= 3 else count
+
+    monkeypatch.setattr(rounds, "_needed", needed)
+    model, y = FAMILIES["logistic"]
+    result = tb.estimate(model, {"x": X, "y": y}, tolerance=0.1, method=tb.Weighted(unbiased=unbiased))
+    assert result.converged
+    assert len(seen) == 4 + unbiased
+    assert np.all(np.diff(seen[unbiased:]) > 0)
 
 
 def test_sharper_interval_ends_take_more_draws() -> None:

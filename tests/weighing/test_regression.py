@@ -15,6 +15,7 @@ from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model, bind
 from tallbayes.model.weights import weigh
 from tallbayes.setup.preparation import check_data
+from tallbayes.weighing import regression as module
 from tallbayes.weighing.regression import PlainRegression, plain_regression, rule
 
 RNG = np.random.default_rng(0)
@@ -72,6 +73,24 @@ def test_the_log_posterior_is_that_of_the_model_in_jax(name: str, dressed: bool)
         points = start + 0.3 * RNG.standard_normal((5, len(start)))
         expected = np.array([log_density(jnp.asarray(point)) for point in points])
     np.testing.assert_allclose(plain(model, rows).log_density(points), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_few_rows_and_points_at_a_time_make_the_same_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, y = FAMILIES[name]
+    model, rows = weigh(model, check_data(model, {"x": X, "y": y}), np.linspace(0.0, 2.0, ROWS))
+    regression = plain(model, rows, unit_of(name))
+    points = 0.3 * np.random.default_rng(1).standard_normal((5, regression.dimension))
+    whitening = 0.2 * np.eye(regression.dimension)
+
+    def found() -> list[Any]:
+        return [regression.log_density(points), *regression.at(points[0]), *regression.about(points[0], whitening)]
+
+    whole = found()
+    monkeypatch.setattr(module, "PART_NUMBERS", 1)
+    assert [part.stop for part in regression._parts(5)] == [module.LEAST_ROWS, ROWS]
+    for one, other in zip(found(), whole, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,12 @@ from tallbayes.workers.executors import Executor
 
 # Of a tolerance: what integrals over effects may be off by, to count as known.
 FINE_SHARE = 0.25
+
+
+@cache
+def _read_versions() -> dict[str, str]:
+    """From files, which takes longer than a small table."""
+    return {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +87,7 @@ class Question:
 
     def settings(self, precision: str) -> dict[str, Any]:
         """For the record."""
-        versions = {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy")}
+        versions = dict(_read_versions())
         accuracy = self.accuracy.recorded
         interval = {name: accuracy.pop(name) for name in ("interval_tolerance",) if name in accuracy}
         found = {"seed": self.seed, **accuracy, "precision": precision, "block_paths": BLOCK_PATHS}

@@ -40,7 +40,7 @@ from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
 
 MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**14, 256, 2**21
 SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
-# Rows times draws: about a second.
+# Rows times draws: half a second to a second.
 MOST_ROWS_READ = 1e8
 
 

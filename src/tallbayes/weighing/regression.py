@@ -25,7 +25,8 @@ from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
 from tallbayes.watch import count_rows, look
 
-PART_NUMBERS = 2**19
+# Numbers at a time, which a core's own cache holds, and rows among them.
+PART_NUMBERS, LEAST_ROWS = 2**15, 32
 NODES, NODES_OF_TWO = 15, 7
 # L where a derivative at a point is meant, in units in which l changes by about one.
 POINT = 0.02
@@ -73,24 +74,36 @@ class PlainRegression:
 
     def log_density(self, points: Floats) -> Floats:
         """log pi at every point (points, dimension), a part of them at a time."""
-        size = max(1, PART_NUMBERS // (self.num_rows * self.layout.size))
+        size = max(1, PART_NUMBERS // (LEAST_ROWS * self.layout.size))
         parts = [self._log_density(points[start : start + size]) for start in range(0, len(points), size)]
         return np.concatenate(parts) if parts else np.empty(0)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _log_density(self, points: Floats) -> Floats:
-        look()
-        with np.errstate(over="ignore", invalid="ignore"):
-            eta = np.stack([self.design @ points[:, places].T for places in self.places])
-            extras = points[:, points.shape[1] - self.layout.extras :].T[:, None, :]
-            eta = np.concatenate([eta, np.broadcast_to(extras, (len(extras), *eta.shape[1:]))])
-            rows = self._values(eta)
-            total = rows.sum(axis=0) if self.weights is None else self.weights @ rows
-            count_rows(self.num_rows * len(points))
-            return total + self.log_prior(points)
+        """So many rows at a time that their numbers stay in the cache, which halves the time."""
+        q, total = self.layout.heads, self.log_prior(points)
+        columns = [np.ascontiguousarray(points[:, places].T) for places in self.places]
+        for part in self._parts(len(points)):
+            look()
+            eta = np.empty((self.layout.size, part.stop - part.start, len(points)))
+            for head in range(q):
+                np.matmul(self.design[part], columns[head], out=eta[head])
+            eta[q:] = points[:, self._extras].T[:, None, :]
+            rows = self._values(eta, part)
+            total += rows.sum(axis=0) if self.weights is None else self.weights[part] @ rows
+        count_rows(self.num_rows * len(points))
+        return total
 
-    def _values(self, eta: Floats) -> Floats:
-        """l of every row at eta (predictors, rows, points)."""
-        return self.density(eta[0] if self.layout.is_scalar else eta, self.row)
+    def _parts(self, points: int) -> Iterator[slice]:
+        """Of the rows, where each has so many points."""
+        size = max(LEAST_ROWS, PART_NUMBERS // (points * self.layout.size))
+        for start in range(0, self.num_rows, size):
+            yield slice(start, min(start + size, self.num_rows))
+
+    def _values(self, eta: Floats, part: slice) -> Floats:
+        """l of some rows at eta (predictors, rows, points)."""
+        row = {name: numbers[part] for name, numbers in self.row.items()}
+        return self.density(eta[0] if self.layout.is_scalar else eta, row)
 
     def log_prior(self, points: Floats) -> Floats:
         values = self._constrained(points) / self.scales
@@ -115,29 +128,35 @@ class PlainRegression:
 
     @np.errstate(over="ignore", invalid="ignore")
     def _terms(self, theta: Floats, whitening: Floats) -> PlainTerms:
-        k, n, extras = self.layout.size, self.num_rows, self.layout.extras
-        lengths = self._point(theta)
-        moved = np.empty((k, n, self.dimension))
+        k, n = self.layout.size, self.num_rows
+        value, slope, bend = 0.0, np.empty((n, k)), np.empty((n, k, k))
+        for part in self._parts(len(rule(k)[1])):
+            more, slope[part], bend[part] = self._averages(part, theta, whitening)
+            value += more
+        count_rows(n)
+        return self._assembled(theta, value, slope, bend)
+
+    def _averages(self, part: slice, theta: Floats, whitening: Floats) -> tuple[float, Floats, Floats]:
+        """Of some rows: the sum of E l, and E l' and E l'' of each."""
+        design, k, extras = self.design[part], self.layout.size, self.layout.extras
+        n = len(design)
+        moved, mean = np.empty((k, n, self.dimension)), np.empty((k, n))
         for head, places in enumerate(self.places):
-            moved[head] = self.design @ whitening[places]
-        moved[k - extras :] = whitening[self._extras][:, None, :]
-        spread = np.einsum("anj,bnj->nab", moved, moved) + np.diag(lengths**2)
+            moved[head], mean[head] = design @ whitening[places], design @ theta[places]
+        moved[k - extras :], mean[k - extras :] = whitening[self._extras][:, None, :], theta[self._extras, None]
+        spread = np.einsum("anj,bnj->nab", moved, moved) + np.diag(self._point(theta) ** 2)
         factor = np.linalg.cholesky(spread)
-        mean = np.stack([self.design @ theta[places] for places in self.places])
-        mean = np.concatenate([mean, np.broadcast_to(theta[self._extras, None], (extras, n))])
-        value, slope, bend = 0.0, np.zeros((n, k)), np.zeros((n, k, k))
+        value, slope, bend = 0.0, np.zeros((n, k)), np.zeros((n, k * k))
         for nodes, weights in _parts_of(rule(k), max(1, PART_NUMBERS // (n * k))):
             eta = mean[:, :, None] + np.einsum("nab,zb->anz", factor, nodes)
-            rows = self._values(eta) * weights
-            rows = rows if self.weights is None else self.weights[:, None] * rows
+            rows = self._values(eta, part) * weights
+            rows = rows if self.weights is None else self.weights[part, None] * rows
             value += float(rows.sum())
             slope += rows @ nodes
-            bend += np.einsum("nz,za,zb->nab", rows, nodes, nodes) - rows.sum(axis=1)[:, None, None] * np.eye(k)
-        count_rows(n)
+            bend += rows @ (nodes[:, :, None] * nodes[:, None, :] - np.eye(k)).reshape(-1, k * k)
         back = np.linalg.inv(factor)
         slope = np.einsum("nba,nb->na", back, slope)
-        bend = np.einsum("nca,ncd,ndb->nab", back, bend, back)
-        return self._assembled(theta, value, slope, bend)
+        return value, slope, back.transpose(0, 2, 1) @ bend.reshape(n, k, k) @ back
 
     def _point(self, theta: Floats) -> Floats:
         """L along every predictor where it is to be next to nothing."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import ceil
 from typing import Protocol
 
 import numpy as np
@@ -147,7 +148,8 @@ def weigh_up(weighing: Weighing, least: int = FIRST_DRAWS) -> Weighed:
         ended = _ended(weighing, now, have, need, "draws")
         if ended is not None:
             return ended
-        draws = int(min(need, MOST_GROWTH * have))
+        # A part of a draw is one more: no round is without any.
+        draws = ceil(min(need, MOST_GROWTH * have))
 
 
 def replicate_up(weighing: Weighing) -> Weighed:
@@ -173,7 +175,7 @@ def replicate_up(weighing: Weighing) -> Weighed:
         ended = _ended(weighing, now, have, need, "replicates")
         if ended is not None:
             return ended
-        blocks = -(-int(min(need, MOST_GROWTH * have)) // REPLICATES)
+        blocks = ceil(min(need, MOST_GROWTH * have) / REPLICATES)
 
 
 def _ended(weighing: Weighing, now: Assessment, have: int, need: float, what: str) -> Weighed | None:
