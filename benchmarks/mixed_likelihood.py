@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
-from scipy.special import gammaln
+from scipy.special import expit, gammaln
 
 TILE_ENTRIES = 1 << 16
 CLOSE = 1e-3
@@ -39,7 +39,7 @@ class Logistic:
         return np.minimum(signed, 0) - np.log(1 + np.exp(-np.abs(signed)))
 
     def derivatives(self, eta: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        p = 1 / (1 + np.exp(-eta))
+        p = expit(eta)
         return y - p, p * (1 - p)
 
     def constant(self, y: np.ndarray) -> float:

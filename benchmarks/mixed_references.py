@@ -10,8 +10,8 @@ about the mode of u_g at every phi. The posterior of phi is then weighed by impo
 mixed_proposals.py, first at the mode of pi, then at the mean and covariance that the weights gave, from Sobol' points
 scrambled independently REPLICATES times. Points are doubled until the error of every mean and sd, as a share of the
 posterior sd, is below the goal; the stated errors are the jackknife's over the scrambles. Effects are averaged over
-their nodes at every draw: E b_g = E_phi E[b_g | phi], and their sds are by total variance. The nodes' own error is the
-range of what twice as many change in log pi at a few draws.
+their nodes at every draw: E b_g = E_phi E[b_g | phi], and their sds are by total variance. The nodes' own error, also
+in posterior sds, is the sd of what twice as many change in log pi.
 
     make(name)      the problem, with its table (mixed_problems.py)
     truth(name)     its stored reference
@@ -35,14 +35,13 @@ from mixed_problems import Priors, Problem, make
 from mixed_proposals import Bulk, Mixture, Tail
 from scipy.optimize import minimize
 from scipy.special import betaln
-from scipy.stats import qmc
 
 RESULTS = Path(__file__).parent / "results" / "mixed_references.json"
 GOAL = 0.003
 FREEDOM = 8.0
 REPLICATES = 16
 FIRST, PILOT, MOST = 64, 2048, 1 << 15
-CHECKED = 16
+CHECKED = 64
 NODES = {1: 21, 2: 11}
 
 
@@ -279,11 +278,16 @@ def solve(posterior: Posterior, goal: float = GOAL, most: int = MOST, pilot_size
 
 
 def node_error(posterior: Posterior, mixture: Mixture) -> float:
-    """The largest change of log pi, but for a constant, that twice the nodes make at a few draws."""
-    phi = mixture.bulk.draw(qmc.Sobol(posterior.dimension + 1, rng=3).random(CHECKED))
-    nodes = NODES[len(posterior.likelihood.effects)]
-    change = posterior.evaluate(phi, 2 * nodes + 1)[0] - posterior.evaluate(phi, nodes)[0]
-    return float(np.ptp(change))
+    """The posterior sd of what twice the nodes change in log pi, from a few weighed draws.
+
+    To first order E f moves by Cov(f, change), so by at most this share of the sd of f.
+    """
+    phi, log_density = mixture.draw(mixture.scramble(3), CHECKED)
+    value, nodes = posterior.log_density(phi), NODES[len(posterior.likelihood.effects)]
+    change = posterior.evaluate(phi, 2 * nodes + 1)[0] - value
+    weight = np.exp(value - log_density - np.max(value - log_density))
+    weight /= weight.sum()
+    return float(np.sqrt(weight @ (change - weight @ change) ** 2))
 
 
 def described(problem: Problem, posterior: Posterior, found: Truth) -> dict[str, Any]:
