@@ -44,6 +44,7 @@ help:
 	@echo "make bench-small       draws with weights beside the ladder: fresh process, warm, and true errors over seeds"
 	@echo "make bench-levels      categories of 24 to 10,000 levels, beside scikit-learn and statsmodels (npm has the flights)"
 	@echo "make bench-mixed       mixed models beside lme4, glmmTMB, GPBoost, statsmodels and NUTS (resumable, hours)"
+	@echo "make mixed-peers       look for R's lme4 and glmmTMB and for GPBoost, and install them where that is allowed"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
 	@echo "make bench-predict     a million rows, and memory for ten million"
 	@echo "make bench-scale       memory at 10^8 rows, a pass beside NumPy, two workers beside one (15 minutes)"
