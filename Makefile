@@ -8,7 +8,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
 	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
-	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
+	bench-predict bench-scale bench-scheduler bench-mixed mixed-peers browser reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -43,6 +43,8 @@ help:
 	@echo "make bench-ends        what interval ends to a tolerance cost, model by model (resumable, half an hour)"
 	@echo "make bench-small       draws with weights beside the ladder: fresh process, warm, and true errors over seeds"
 	@echo "make bench-levels      categories of 24 to 10,000 levels, beside scikit-learn and statsmodels (npm has the flights)"
+	@echo "make bench-mixed       mixed models beside lme4, glmmTMB, GPBoost, statsmodels and NUTS (resumable, hours)"
+	@echo "make mixed-peers       look for R's lme4 and glmmTMB and for GPBoost, and install them where that is allowed"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
 	@echo "make bench-predict     a million rows, and memory for ten million"
 	@echo "make bench-scale       memory at 10^8 rows, a pass beside NumPy, two workers beside one (15 minutes)"
@@ -173,6 +175,20 @@ bench-levels: $(BENCH_STAMP)
 	@test -f $(LEVELS)/flights-3m.parquet || (cd $(LEVELS) && npm pack --silent vega-datasets@3.2.1 > /dev/null && \
 	  tar xzf vega-datasets-3.2.1.tgz --strip-components=2 package/data/flights-3m.parquet)
 	@$(BIN)/python benchmarks/levels.py --folder $(LEVELS)
+
+# Peers that pip does not bring, or that want packages of their own. What cannot be installed is a row that says so.
+mixed-peers: $(BENCH_STAMP)
+	@command -v Rscript >/dev/null && Rscript -e 'library(lme4); library(glmmTMB)' >/dev/null 2>&1 \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && timeout 600 sh -c \
+	'apt-get update -qq && apt-get install -y -qq --no-install-recommends r-base-core r-cran-lme4 r-cran-glmmtmb' \
+	>/dev/null 2>&1; } || echo "*** WITHOUT lme4 AND glmmTMB: R's packages are not here, and could not be installed ***"
+	@$(VENV)/peers/bin/python -c 'import gpboost' 2>/dev/null || { $(BIN)/python -m venv $(VENV)/peers \
+	&& timeout 600 $(VENV)/peers/bin/pip install -qq --disable-pip-version-check gpboost pandas 2>/dev/null; } \
+	|| echo "*** WITHOUT GPBoost: it could not be installed ***"
+
+bench-mixed: $(BENCH_STAMP) mixed-peers
+	@$(BIN)/python benchmarks/mixed_references.py
+	@$(BIN)/python benchmarks/mixed.py
 
 bench-flights: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/flights.py

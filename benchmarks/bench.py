@@ -17,12 +17,9 @@ import os
 import platform
 import re
 import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,7 +27,7 @@ from typing import Any, NamedTuple
 
 import lines
 import numpy as np
-from processes import HIDDEN
+from processes import Child, watch
 
 from tallbayes.errors import require_extra
 
@@ -67,54 +64,16 @@ class Run(NamedTuple):
     seed: int
 
 
-@dataclass
-class Child:
-    """What a process printed, with the seconds from its start, and how it ended."""
-
-    lines: list[tuple[float, Any]] = field(default_factory=list)
-    seconds: float = 0.0
-    peak_bytes: int = 0
-    failure: str | None = None
-
-
-def watch(arguments: list[str], limit: float) -> Child:
+def start(arguments: list[str], limit: float) -> Child:
     """Run this script in a fresh process without a compile cache, and stop it at the limit."""
-    environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
-    command = [sys.executable, __file__, *arguments, "--limit", str(limit)]
-    child, stopped = Child(), threading.Event()
-    with tempfile.TemporaryFile("w+") as errors:
-        started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
-        timer = threading.Timer(limit, lambda: (stopped.set(), process.kill()))
-        timer.start()
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                child.lines.append((time.perf_counter() - started, json.loads(line)))
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            timer.cancel()
-            if process.returncode is None:
-                process.kill()
-        child.seconds, child.peak_bytes = time.perf_counter() - started, usage.ru_maxrss * 1024
-        if stopped.is_set():
-            child.failure = f"no answer within {limit:g} s"
-        elif process.returncode != 0:
-            child.failure = last_line(errors) or f"exit code {process.returncode}"
-    return child
-
-
-def last_line(errors: Any) -> str:
-    errors.seek(0)
-    return next((line.strip() for line in reversed(errors.read().splitlines()) if line.strip()), "")
+    return watch([sys.executable, __file__, *arguments, "--limit", str(limit)], limit)
 
 
 def run(key: Run) -> dict[str, Any]:
     """The row of one contestant on one problem."""
     effort = ["--seconds", str(key.effort), "--seed", str(key.seed)]
     limit = LONG_LIMIT if key.problem.startswith(LONG) else LIMIT
-    child = watch(["--child", key.contestant, key.problem, *effort], limit)
+    child = start(["--child", key.contestant, key.problem, *effort], limit)
     ready = child.lines[0] if child.lines else (np.nan, {"loading": np.nan, "bytes": 0})
     return {
         "failure": child.failure,
@@ -197,7 +156,7 @@ def complete(keys: list[Run], path: Path, retry: bool) -> None:
     for number, key in enumerate(missing):
         if key.problem not in prepared:
             prepared.add(key.problem)
-            found = watch(["--prepare", key.problem], PREPARE_LIMIT)
+            found = start(["--prepare", key.problem], PREPARE_LIMIT)
             tell(f"{key.problem}: {told(found.failure, 'prepared')} in {found.seconds:.0f} s")
         row = key._asdict() | run(key) | common
         with path.open("a") as store:
