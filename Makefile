@@ -8,7 +8,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
 	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
-	bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
+	bench-passes bench-predict bench-scale bench-scheduler browser reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -44,6 +44,7 @@ help:
 	@echo "make bench-small       draws with weights beside the ladder: fresh process, warm, and true errors over seeds"
 	@echo "make bench-levels      categories of 24 to 10,000 levels, beside scikit-learn and statsmodels (npm has the flights)"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
+	@echo "make bench-passes      where the passes of set-up go, stage by stage: counts, no timings (4 minutes)"
 	@echo "make bench-predict     a million rows, and memory for ten million"
 	@echo "make bench-scale       memory at 10^8 rows, a pass beside NumPy, two workers beside one (15 minutes)"
 	@echo "make bench-scheduler   a thousand workers of uneven speed, in virtual time (10 minutes)"
@@ -176,6 +177,9 @@ bench-levels: $(BENCH_STAMP)
 
 bench-flights: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/flights.py
+
+bench-passes: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/setup_passes.py --out benchmarks/results/setup_passes.json
 
 bench-predict: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/predict.py
