@@ -8,7 +8,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
 	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
-	bench-predict bench-scale bench-scheduler bench-mixed mixed-peers browser reproduce reproduce-quick clean
+	bench-predict bench-passes bench-scale bench-scheduler bench-mixed mixed-peers browser reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -46,6 +46,7 @@ help:
 	@echo "make bench-mixed       mixed models beside lme4, glmmTMB, GPBoost, statsmodels and NUTS (resumable, hours)"
 	@echo "make mixed-peers       look for R's lme4 and glmmTMB and for GPBoost, and install them where that is allowed"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
+	@echo "make bench-passes      where the passes of set-up go, stage by stage: counts, no timings (4 minutes)"
 	@echo "make bench-predict     a million rows, and memory for ten million"
 	@echo "make bench-scale       memory at 10^8 rows, a pass beside NumPy, two workers beside one (15 minutes)"
 	@echo "make bench-scheduler   a thousand workers of uneven speed, in virtual time (10 minutes)"
@@ -192,6 +193,9 @@ bench-mixed: $(BENCH_STAMP) mixed-peers
 
 bench-flights: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/flights.py
+
+bench-passes: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/setup_passes.py --out benchmarks/results/setup_passes.json
 
 bench-predict: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/predict.py

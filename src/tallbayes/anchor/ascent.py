@@ -24,6 +24,7 @@ log = logging.getLogger("tallbayes")
 
 Evaluate = Callable[[Floats], Expansion]
 Propose = Callable[[Expansion, float], Floats | None]
+Foresee = Callable[[Expansion, Floats], Expansion | None]
 
 MAX_ITERATIONS = 100
 SINGULAR = 1e-12
@@ -38,10 +39,12 @@ def climb(
     num_rows: int,
     propose: Propose | None = None,
     max_iterations: int = MAX_ITERATIONS,
+    foresee: Foresee | None = None,
 ) -> Expansion:
     """Newton from `first` to within `close` posterior sds of a mode.
 
     `propose(here, decrement)` may name a point to try before Newton's own; it is taken if it rises enough.
+    `foresee(here, step)` may name the end, where it is known: then the rest of the way is not gone.
     """
     here = first
     look = _look_at_arrow if isinstance(first.hessian, Arrowhead) else _look_at_matrix
@@ -52,6 +55,8 @@ def climb(
         if decrement < close or _within_rounding(step, here.theta):
             _require_full_rank(here)
             return here
+        if foresee is not None and (end := foresee(here, step)) is not None:
+            return end
         proposal = propose(here, decrement) if propose is not None else None
         here = search_line(evaluate, here, step, decrement, proposal)
     raise NoConvergenceError(

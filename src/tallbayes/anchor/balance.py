@@ -19,7 +19,7 @@ balance: what is left of it stays in every drift, and is known.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,8 @@ LEAST_CURVATURE = 1e-2
 # By quadrature, in posterior sds: beyond, another pass is worth its rows.
 BALANCED, MATCHED = 0.03, 0.06
 MOST_PASSES = 7
+# Before a pass is made they are foreseen from so many rows, to within a part of that.
+AVERAGED_ROWS, FEWEST_ROWS, MOST_MOVES, FORESEEN = 4_096, 2**13, 3, 0.25
 
 log = logging.getLogger("tallbayes")
 
@@ -75,9 +77,9 @@ class Gaussian:
 class Balance:
     """E over N(theta, W W^T) of value, gradient and curvature, by draws that stay the same."""
 
-    def __init__(self, survey: Survey, dimension: int) -> None:
-        self.survey, self.sample = survey, _sample(survey.table, dimension)
-        self.z = np.random.default_rng(0).standard_normal((PAIRS, dimension))
+    def __init__(self, survey: Survey, dimension: int, pairs: int = PAIRS, sample_rows: int = SAMPLE_ROWS) -> None:
+        self.survey, self.sample = survey, _sample(survey.table, max(sample_rows, ROWS_PER_PARAMETER * dimension))
+        self.z = np.random.default_rng(0).standard_normal((pairs, dimension))
         self.curvature_pairs = int(np.clip(CURVATURE_NUMBERS / dimension**3, 1, 8))
 
     def gradients(self, at: Gaussian, gradient: Floats) -> Floats:
@@ -87,7 +89,8 @@ class Balance:
             return self.survey(point, self.sample, Curvature.NONE).gradient
 
         mean = np.array([(look(at.theta + move) + look(at.theta - move)) / 2 for move in self.z @ at.whitening.T])
-        return (mean - look(at.theta) + gradient) @ at.whitening
+        beside = 0.0 if self.sample is None else gradient - look(at.theta)
+        return (mean + beside) @ at.whitening
 
     def bound(self, at: Gaussian) -> float:
         """B on the sample; minus infinity where it is no number."""
@@ -147,15 +150,16 @@ def _raised(
 
 
 def ascend_by_quadrature(
-    target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, known: Averages | None = None
+    target: Target, table: Table, anchor: Anchor, executor: Executor | None = None
 ) -> tuple[Averages | None, Floats, int]:
-    """Where moves from the anchor end: the averages there and the precision, and passes made; None if none is better.
-
-    `known` are the averages at the anchor itself, where there was a pass for them.
-    """
-    here = Gaussian(anchor.mode, np.asarray(anchor.precision))
-    found = known or average(target, table, here.theta, here.whitening, executor)
-    passes, fraction, moved = int(known is None), 1.0, False
+    """Where moves from the anchor end: the averages there and the precision, and rows read; None if none is better."""
+    start = Gaussian(anchor.mode, np.asarray(anchor.precision))
+    foreseen, promised, sampled = foresee_balance(target, table, anchor, start)
+    found = average(target, table, foreseen.theta, foreseen.whitening, executor)
+    here, passes, fraction, moved = foreseen, 1, 1.0, foreseen is not start
+    if moved and not (found.is_finite and sum(imbalance(here, found)) < promised):
+        here, passes, moved = start, 2, False
+        found = average(target, table, here.theta, here.whitening, executor)
     while found.is_finite and not in_balance(here, found) and passes < MOST_PASSES:
         there = _moved(here, found, fraction)
         if there is not None:
@@ -168,7 +172,45 @@ def ascend_by_quadrature(
         fraction /= 2
         if fraction < 2.0**-MAX_HALVINGS:
             break
-    return (found if moved or found.is_finite else None), here.precision, passes
+    return (found if moved or found.is_finite else None), here.precision, sampled + passes * table.num_rows
+
+
+def foresee_balance(target: Target, table: Table, anchor: Anchor, start: Gaussian) -> tuple[Gaussian, float, int]:
+    """Where moves on a sample end, which agrees with all rows to second order at the anchor; how far the start is from
+    balance by it, and rows read. It is the start itself where rows are few."""
+    here = start
+    size = max(min(AVERAGED_ROWS, table.num_rows // 12), ROWS_PER_PARAMETER * len(anchor.mode))
+    if not table.shuffled or anchor.recentred or size > table.num_rows // 4 or table.num_rows < FEWEST_ROWS:
+        return start, np.inf, 0
+    ranges, near, off, rows_read = table.chunks(size), None, np.inf, 0
+    while True:
+        sampled = average(target, table, here.theta, here.whitening, ranges=ranges)
+        rows_read += size
+        near = near or sampled.here
+        found = _matched(sampled, near, anchor, here)
+        if not found.is_finite:
+            return start, np.inf, rows_read
+        left = imbalance(here, found)
+        off = sum(left) if here is start else off
+        there = _moved(here, found, 1.0)
+        near_enough = left[0] < FORESEEN * BALANCED and left[1] < FORESEEN * MATCHED
+        if there is None or near_enough or rows_read > MOST_MOVES * size:
+            return here, off, rows_read
+        here = there
+
+
+def _matched(sampled: Averages, near: Expansion, anchor: Anchor, at: Gaussian) -> Averages:
+    """A sample's averages plus those of the quadratic that makes its expansion at the anchor, `near`, that of all
+    rows."""
+    v = at.theta - anchor.mode
+    slope, curvature = anchor.gradient - near.gradient, np.asarray(anchor.precision) - near.hessian
+    bend = v @ curvature @ v + np.sum((at.whitening.T @ curvature) * at.whitening.T)
+    return replace(
+        sampled,
+        value=sampled.value + anchor.log_density - near.value + float(slope @ v - bend / 2),
+        gradient=sampled.gradient + slope - curvature @ v,
+        hessian=sampled.hessian + curvature,
+    )
 
 
 def in_balance(at: Gaussian, found: Averages) -> bool:
@@ -208,7 +250,6 @@ def shift_of(gradients: Floats) -> float:
     return float(np.sqrt(max(square, 0.0))) if np.isfinite(square) else np.inf
 
 
-def _sample(table: Table, dimension: int) -> Ranges | None:
+def _sample(table: Table, size: int) -> Ranges | None:
     """The head of a shuffled table; all rows where they are few or in their owner's order."""
-    size = max(SAMPLE_ROWS, ROWS_PER_PARAMETER * dimension)
     return table.chunks(size) if table.shuffled and table.num_rows > 2 * size else None

@@ -4,9 +4,11 @@
     2. value, gradient and Hessian over all rows, one pass
     3. the maximum of the first m rows' log posterior, made to agree with that pass to second order
 
-        S(theta) = l_m(theta) + (g - g_m) . v - v . (H - H_m) v / 2,   v = theta - here
+        S(theta) = l_m(here + A v) + (g - A g_m) . v,   A H_m A = H,   v = theta - here
 
        and back to 2; a step by S errs by the sampling error of third derivatives where Newton's errs by their size.
+       S is concave where l_m is, also along a rare level of which the sample has no row: there it is Newton's. Where
+       H or H_m is not positive, or no matrix, it is l_m(theta) + (g - g_m) . v - v . (H - H_m) v / 2.
 
 It ends within `CLOSE` posterior sds of the mode, or at rounding where rows are few and a pass costs nothing.
 The distance is no error: the gradient there stays in every drift. It shifts Laplace's mean by that fraction of
@@ -18,6 +20,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -41,12 +45,14 @@ DENSE_LIMIT = 4_000
 ARROW_FROM = 1_000
 # Beside a category's levels: of so many parameters limbs and corner are kept, and the corner is a matrix.
 MOST_IN_CORNER = 1_000
-FEW_ROWS = 2**15
-CLOSE, CLOSE_FOR_FEW_ROWS = 1e-2, 1e-8
+FEW_ROWS = 2**13
+CLOSE, CLOSE_FOR_FEW_ROWS = 2e-2, 1e-8
+# Enough for a Gaussian that is to be put in balance, which moves on by about as much.
+ROUGH = 0.5
 # The log density is known to about 1e-13 of itself, and L-BFGS sees no rise below that.
 CLOSE_BY_VALUES = 1e-5
 # A sample's mode is sqrt(d) of its own sds away from that of all rows.
-CLOSE_FOR_SAMPLE = 0.1
+CLOSE_FOR_SAMPLE = 1.0
 SMALLEST_SAMPLE = 2_048
 ROWS_PER_PARAMETER = 32
 MODEL_ITERATIONS = 8
@@ -58,15 +64,19 @@ def find_anchor(
     start: Floats,
     executor: Executor | None = None,
     dense_limit: int | None = None,
+    rough: bool = False,
 ) -> Anchor:
     """Climb to the mode; raise a PosteriorError that says what is wrong where there is none.
 
     `executor`: threads of this process. Where a category has most of very many parameters the anchor's precision is an
-    arrowhead; beyond `dense_limit` of any others it is a diagonal.
+    arrowhead; beyond `dense_limit` of any others it is a diagonal. A `rough` one is within half an sd where rows are
+    many, for whoever moves on from there or settles it.
     """
     curvature = curvature_of(target, start, dense_limit)
     survey = Survey(target, table, executor, curvature)
-    route = _climb_diagonal if curvature is Curvature.NONE else _climb_newton
+    route: Callable[..., Expansion] = _climb_diagonal if curvature is Curvature.NONE else _climb_newton
+    if rough and curvature is Curvature.DENSE and table.num_rows > FEW_ROWS:
+        route = partial(_climb_newton, close=ROUGH)
     samples = _samples(table, target.dimension)
     if samples:
         try:
@@ -95,10 +105,42 @@ def curvature_kept(anchor: Anchor) -> Curvature:
     return Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
 
 
-def climb_to_anchor(survey: Survey, start: Floats, max_iterations: int) -> Anchor:
-    """The anchor of the mode whose slopes `start` is on, by climbing on all rows alone."""
-    route = _climb_diagonal if survey.curvature is Curvature.NONE else _climb_newton
-    return anchor_at(route(survey, start, max_iterations=max_iterations), survey.passes, survey.table.num_rows)
+def settle(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Anchor:
+    """A rough anchor climbed to the mode, from what is known where it stands; as it is where it is there."""
+    if off_mode(anchor) < _close(table.num_rows):
+        return anchor
+    survey = Survey(target, table, executor)
+    here = climb(survey, expansion_at(anchor), _close(table.num_rows), table.num_rows)
+    return anchor_at(here, anchor.passes + survey.passes, table.num_rows)
+
+
+def off_mode(anchor: Anchor) -> float:
+    """Newton's decrement: how many posterior sds an anchor is from its mode."""
+    return float(np.linalg.norm(anchor.whitener.pull_back(anchor.gradient)))
+
+
+def expansion_at(anchor: Anchor) -> Expansion:
+    """The log posterior at an anchor's mode, which took a pass when it was found."""
+    return Expansion(
+        anchor.mode,
+        anchor.log_density,
+        anchor.gradient,
+        anchor.precision,
+        anchor.likelihood_gradient,
+        anchor.likelihood_hessian,
+    )
+
+
+def climb_to_anchor(survey: Survey, end: Expansion, sample: Ranges | None, max_iterations: int) -> Anchor:
+    """The anchor of the mode whose slopes the end of a climb is on: of one on a sample, or of all rows already."""
+    table, close = survey.table, _close(survey.table.num_rows)
+    if survey.curvature is Curvature.NONE:
+        here = _climb_diagonal(survey, end.theta, max_iterations=max_iterations)
+    elif sample is None:
+        here = climb(survey, end, close, table.num_rows, max_iterations=max_iterations)
+    else:
+        here = _climb_newton(survey, end.theta, sample=sample, max_iterations=max_iterations)
+    return anchor_at(here, survey.passes, table.num_rows)
 
 
 def anchor_at(here: Expansion, passes: float, num_rows: int) -> Anchor:
@@ -131,11 +173,12 @@ def _samples(table: Table, dimension: int) -> list[Ranges]:
     """
     if not table.shuffled or table.num_rows <= FEW_ROWS:
         return []
-    smallest = max(SMALLEST_SAMPLE, ROWS_PER_PARAMETER * dimension)
+    smallest = max(min(SMALLEST_SAMPLE, table.num_rows // 32), ROWS_PER_PARAMETER * dimension)
     if smallest > table.num_rows // 4:
         return []
     precise = int(100 * (dimension**2 * table.num_rows) ** (1 / 3))
-    largest = precise if precise <= table.num_rows // 12 else table.num_rows // 64
+    cheap = max(table.num_rows // 64, min(SMALLEST_SAMPLE, table.num_rows // 12))
+    largest = precise if precise <= table.num_rows // 12 else cheap
     return [table.chunks(size) for size in ([smallest, largest] if largest >= 2 * smallest else [smallest])]
 
 
@@ -151,6 +194,7 @@ def _climb_newton(
     ranges: Ranges | None = None,
     sample: Ranges | None = None,
     max_iterations: int = ascent.MAX_ITERATIONS,
+    close: float = 0.0,
 ) -> Expansion:
     """Newton on the given rows, or on all; then with steps by the model that a sample makes of them."""
 
@@ -159,7 +203,7 @@ def _climb_newton(
 
     first = evaluate(start)
     require_finite(first, "at the start values")
-    close = _close(survey.table.num_rows) if ranges is None else CLOSE_FOR_SAMPLE
+    close = max(close, _close(survey.table.num_rows)) if ranges is None else CLOSE_FOR_SAMPLE
     propose = _proposer(survey, sample, close) if sample is not None else None
     return climb(evaluate, first, close, survey.table.num_rows, propose, max_iterations)
 
@@ -197,8 +241,13 @@ def _proposer(survey: Survey, sample: Ranges, close: float) -> Propose:
             return None
         near = survey(here.theta, sample)
 
+        turn = _turn(near.hessian, here.hessian)
+
         def matched(theta: Floats) -> Expansion:
-            return matched_to(survey(theta, sample), near, here)
+            if turn is None:
+                return matched_to(survey(theta, sample), near, here)
+            v = theta - here.theta
+            return turned_to(survey(here.theta + turn @ v, sample), near, here, turn, v)
 
         try:
             first = matched_to(near, near, here)
@@ -219,4 +268,32 @@ def matched_to(there: Expansion, near: Expansion, here: Expansion) -> Expansion:
         gradient=there.gradient + slope - curvature @ v,
         hessian=there.hessian + curvature,
         likelihood_hessian=there.likelihood_hessian - near.likelihood_hessian + here.likelihood_hessian,
+    )
+
+
+def _turn(sampled: Any, everywhere: Any) -> Floats | None:
+    """A with A' H_m A = H, the nearest to the identity in units of H's diagonal; None where there is none."""
+    if not isinstance(everywhere, np.ndarray) or everywhere.ndim != 2 or np.any(np.diag(everywhere) <= 0):
+        return None
+    scale = np.sqrt(np.diag(everywhere))
+    values, vectors = np.linalg.eigh(sampled / np.outer(scale, scale))
+    if values[0] <= ascent.VANISHED * values[-1]:
+        return None
+    root, inverse = (vectors * values**power @ vectors.T for power in (0.5, -0.5))
+    values, vectors = np.linalg.eigh(root @ (everywhere / np.outer(scale, scale)) @ root)
+    if values[0] <= 0:
+        return None
+    return inverse @ (vectors * np.sqrt(values) @ vectors.T) @ inverse * (scale / scale[:, None])
+
+
+def turned_to(there: Expansion, near: Expansion, here: Expansion, turn: Floats, v: Floats) -> Expansion:
+    """A sample's expansion at here + A v as one of S at here + v, which at v = 0 has slope and curvature of `here`."""
+    slope = here.gradient - turn.T @ near.gradient
+    return replace(
+        there,
+        theta=here.theta + v,
+        value=there.value + float(slope @ v),
+        gradient=turn.T @ there.gradient + slope,
+        hessian=turn.T @ there.hessian @ turn,
+        likelihood_hessian=turn.T @ there.likelihood_hessian @ turn,
     )

@@ -10,8 +10,10 @@ to have one mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import climb, distance
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, prior_expansion, require_finite
 from tallbayes.anchor.lbfgs import climb_diagonal
-from tallbayes.anchor.mode import climb_to_anchor, curvature_kept, matched_to
+from tallbayes.anchor.mode import climb_to_anchor, curvature_kept, expansion_at, matched_to
 from tallbayes.anchor.screening import Screen, log_densities, look_around
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import PosteriorError
@@ -40,6 +42,8 @@ FRUITLESS_CLIMBS = 6
 MOST_ON_ALL_ROWS = 4
 # A climb on few rows need only tell modes apart.
 CLOSE = 0.1
+# In sds of a mode that is known, and of the log density there: a climb that is on its slopes.
+WITHIN, ALIKE = 4.0, 1.0
 BARRIER = 2.5
 BARRIER_POINTS = 15
 NEGLIGIBLE = 1e-6
@@ -117,8 +121,9 @@ class _Expedition:
 
     def __init__(self, survey: Survey, anchor: Anchor, sample: Ranges | None) -> None:
         self.survey, self.anchor, self.sample = survey, anchor, sample
-        self.near = survey(anchor.mode, sample, curvature_kept(anchor))
-        self.here = replace(self.near, value=anchor.log_density, gradient=anchor.gradient, hessian=anchor.precision)
+        self.here = expansion_at(anchor)
+        self.near = self.here if sample is None else survey(anchor.mode, sample, curvature_kept(anchor))
+        self.known: dict[bool, list[Expansion]] = {False: [], True: []}
         # Where a climb on the sample ends if it starts at the anchor: the same mode, as the sample sees it.
         same = self.here if sample is None else self.climb(anchor.mode, False)
         self.known = {False: [self.near if same is None else same], True: [self.here]}
@@ -155,7 +160,7 @@ class _Expedition:
             return False
         self.on_all_rows += 1
         try:
-            peak = climb_to_anchor(self.survey, end.theta, MAX_ITERATIONS_ON_ALL_ROWS)
+            peak = climb_to_anchor(self.survey, end, self.sample, MAX_ITERATIONS_ON_ALL_ROWS)
         except PosteriorError:
             return False
         if not all(self.is_apart(peak, other) for other in (self.anchor, *self.peaks)):
@@ -187,19 +192,29 @@ class _Expedition:
             require_finite(first, "on the way to the anchor")
             if anchor.is_diagonal:
                 return climb_diagonal(evaluate, expand_diagonal, first, CLOSE, MAX_ITERATIONS)
-            return climb(evaluate, first, CLOSE, survey.table.num_rows, max_iterations=MAX_ITERATIONS)
+            options: dict[str, Any] = {
+                "max_iterations": MAX_ITERATIONS,
+                "foresee": partial(_on_slopes, self.known[matched]),
+            }
+            return climb(evaluate, first, CLOSE, survey.table.num_rows, **options)
         except PosteriorError:
             return None
 
     def is_apart(self, peak: Anchor, other: Anchor) -> bool:
-        """Whether the log density on the way from one to the other falls well below both; one pass a point."""
+        """Whether the log density on the way from one to the other falls well below both; a pass a point, until one is
+        that low: first where the sample says so, or half-way."""
         if distance(peak.mode - other.mode, peak.precision) < 1:
             return False
         fractions = np.linspace(0, 1, BARRIER_POINTS + 2)[1:-1, None]
         between = other.mode + fractions * (peak.mode - other.mode)
-        self.survey.rows_read += BARRIER_POINTS * self.survey.table.num_rows
-        values = log_densities(self.survey.target, self.survey.table, between, None)
-        return not np.nanmin(values) > min(peak.log_density, other.log_density) - BARRIER
+        low = min(peak.log_density, other.log_density) - BARRIER
+        depth = np.abs(fractions[:, 0] - 0.5) if self.sample is None else self.values_at(between, self.sample)
+        return any(not self.values_at(between[[k]], None)[0] > low for k in np.argsort(depth, kind="stable"))
+
+    def values_at(self, points: Floats, sample: Ranges | None) -> Floats:
+        survey = self.survey
+        survey.rows_read += len(points) * sum(stop - start for start, stop in sample or survey.table.chunks())
+        return log_densities(survey.target, survey.table, points, sample)
 
     def weighed(self) -> ModeSearch:
         """All that was found, the heaviest as the anchor."""
@@ -214,6 +229,16 @@ class _Expedition:
         spent = self.survey.rows_read + self.screen.rows_read
         heaviest = all_modes[order[0]]
         return ModeSearch(heaviest, self.screen.size, self.climbs, others, spent, heaviest is not self.anchor)
+
+
+def _on_slopes(known: Sequence[Expansion], here: Expansion, step: Floats) -> Expansion | None:
+    """The known mode within whose Gaussian a climb has arrived, and to which Newton's step leads; None else."""
+    for mode in known:
+        away = distance(here.theta - mode.theta, mode.hessian)
+        fits = abs(mode.value - away**2 / 2 - here.value) < ALIKE
+        if away < WITHIN and fits and distance(here.theta + step - mode.theta, mode.hessian) < 1:
+            return mode
+    return None
 
 
 def _sample(table: Table) -> Ranges | None:

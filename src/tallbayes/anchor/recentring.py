@@ -22,7 +22,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import flat_along, improper, named
 from tallbayes.anchor.balance import Balance, Gaussian, ascend, ascend_by_quadrature, first_gaussian, shift_of
 from tallbayes.anchor.expansion import Averages, Expansion, Survey
-from tallbayes.anchor.mode import DENSE_LIMIT, anchor_at, curvature_of, find_anchor
+from tallbayes.anchor.mode import CLOSE, DENSE_LIMIT, anchor_at, curvature_of, find_anchor, off_mode
 from tallbayes.anchor.sums import Curvature, can_average
 from tallbayes.errors import (
     ImproperPosteriorError,
@@ -39,6 +39,8 @@ from tallbayes.rows.table import Table
 from tallbayes.workers.executors import Executor
 
 FAR = 3.0
+# What few rows and points show to be small is not looked at again; chance adds to what they show, and hides nothing.
+SMALL, GLANCE_PAIRS, GLANCE_ROWS = 1.0, 8, 1_024
 # Their mean is over thousands of levels, too.
 ARROW_PAIRS = 4
 ALIKE = 0.5
@@ -77,9 +79,13 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
     if target.log_concave or anchor.is_diagonal:
         return Recentred(anchor, 0.0, 0)
     survey = Survey(target, table, executor)
-    balance, at_mode = Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, np.asarray(anchor.precision))
+    at_mode, moved = Gaussian(anchor.mode, np.asarray(anchor.precision)), anchor
+    glance = Balance(survey, len(anchor.mode), GLANCE_PAIRS, GLANCE_ROWS)
+    shift = shift_of(glance.gradients(at_mode, anchor.gradient))
+    if shift < SMALL:
+        return Recentred(anchor, shift, survey.rows_read)
+    balance = Balance(survey, len(anchor.mode))
     shift = shift_of(balance.gradients(at_mode, anchor.gradient))
-    moved = anchor
     if FAR < shift < LOST:
         found, everywhere = ascend(balance, at_mode)
         if everywhere is not None:
@@ -87,21 +93,21 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
     return Recentred(moved, shift, survey.rows_read)
 
 
-def put_in_balance(
-    target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, known: Averages | None = None
-) -> Recentred:
+def put_in_balance(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Recentred:
     """The anchor whose Gaussian is right on average; the one given where none is found, or is found better.
 
-    By quadrature where a row has few linear predictors, by draws for any other model. `known` are the averages at the
-    anchor, where there was a pass for them.
+    By quadrature where a row has few linear predictors, by draws for any other model. A rough anchor will do: Laplace's
+    mean is where Newton's step from there leads.
     """
     if not isinstance(anchor.precision, np.ndarray) or anchor.is_diagonal:
         return Recentred(anchor, 0.0, 0)
     if can_average(target):
-        found, precision, passes = ascend_by_quadrature(target, table, anchor, executor, known)
+        found, precision, rows_read = ascend_by_quadrature(target, table, anchor, executor)
         moved = anchor if found is None else anchor_on_average(found, precision, anchor)
-        shift = np.linalg.norm((moved.mode - anchor.mode) @ anchor.factor)
-        return Recentred(moved, float(shift), passes * table.num_rows)
+        if moved.recentred and off_mode(anchor) > CLOSE:
+            moved = replace(moved, laplace_mode=anchor.mode + np.linalg.solve(anchor.precision, anchor.gradient))
+        shift = np.linalg.norm((moved.mode - moved.laplace.mode) @ anchor.factor)
+        return Recentred(moved, float(shift), rows_read)
     survey = Survey(target, table, executor)
     there, everywhere = ascend(Balance(survey, len(anchor.mode)), Gaussian(anchor.mode, anchor.precision))
     moved = anchor
@@ -148,14 +154,16 @@ def _moved_once(survey: Survey, anchor: Anchor) -> Recentred:
     return Recentred(moved if proper else anchor, shift, survey.rows_read)
 
 
-def find_mode_or_balance(target: Target, table: Table, start: Floats, executor: Executor | None = None) -> Anchor:
-    """The anchor at the mode; where the climb runs off or stalls, that in balance from the start values.
+def find_mode_or_balance(
+    target: Target, table: Table, start: Floats, executor: Executor | None = None, rough: bool = False
+) -> Anchor:
+    """The anchor at the mode, or roughly; where the climb runs off or stalls, that in balance from the start values.
 
     A posterior that the climb shows to be improper, or open along a direction that nothing sees, is refused. So is one
     of too many parameters to look for balance.
     """
     try:
-        return find_anchor(target, table, start, executor)
+        return find_anchor(target, table, start, executor, rough=rough)
     except RankDeficientError as error:
         raise flat_along(error.places, target) from error
     except ImproperPosteriorError as error:

@@ -21,6 +21,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Bound
 from tallbayes.anchor.importance import sizes
+from tallbayes.anchor.mode import settle
 from tallbayes.anchor.recentring import Recentred, put_in_balance
 from tallbayes.anchor.sums import can_average
 from tallbayes.errors import PosteriorError
@@ -29,7 +30,7 @@ from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.workers.executors import Executor
 
 MODE, BALANCED = "mode", "balanced"
-SAMPLE_ROWS = 2**12
+SAMPLE_ROWS, FEWEST_ROWS = 2**12, 2**10
 # Rows for a mean to so many tolerances, by a variance of 1.
 ROWS_A_VARIANCE = 64.0
 # Beyond so many epochs of sampling the passes are repaid, and more than once; and with a control a run reads half as
@@ -56,7 +57,28 @@ class Wish:
 def balance(
     target: Target, table: Table, anchor: Anchor, wish: Wish, executor: Executor | None, others: bool
 ) -> Recentred:
-    """The anchor asked for, or that which is foreseen to be cheaper; `others` where there are several modes."""
+    """The anchor asked for, or that which is foreseen to be cheaper; `others` where there are several modes.
+
+    One that was found roughly is settled where it stays at the mode.
+    """
+    found = _balanced_or_not(target, table, anchor, wish, executor, others)
+    if found.anchor.recentred or not may_move(target, table.num_rows, wish):
+        return found
+    settled = settle(target, table, found.anchor, executor)
+    read = round((settled.passes - found.anchor.passes) * table.num_rows)
+    return replace(found, anchor=replace(settled, reason=found.anchor.reason), evaluations=found.evaluations + read)
+
+
+def may_move(target: Target, num_rows: int, wish: Wish) -> bool:
+    """Whether the mode need be found but roughly, since it is likely to be left again; only where it is the one."""
+    if not (target.log_concave and can_average(target)):
+        return False
+    return wish.anchor == BALANCED or (wish.anchor is None and likely_balanced(target, num_rows))
+
+
+def _balanced_or_not(
+    target: Target, table: Table, anchor: Anchor, wish: Wish, executor: Executor | None, others: bool
+) -> Recentred:
     if wish.anchor == MODE:
         return _stays(anchor, "asked for")
     if wish.anchor == BALANCED:
@@ -96,7 +118,8 @@ def _spread_out(table: Table) -> list[tuple[int, int]]:
     """Ranges of rows all over the table, all of it where it is small."""
     if table.num_rows <= SAMPLE_ROWS:
         return [(0, table.num_rows)]
-    firsts = np.linspace(0, table.num_rows - TILE_ROWS, SAMPLE_ROWS // TILE_ROWS).astype(int)
+    count = min(SAMPLE_ROWS, max(FEWEST_ROWS, table.num_rows // 16)) // TILE_ROWS
+    firsts = np.linspace(0, table.num_rows - TILE_ROWS, count).astype(int)
     return [(int(first), int(first) + TILE_ROWS) for first in firsts]
 
 

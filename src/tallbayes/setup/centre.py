@@ -7,7 +7,7 @@ from dataclasses import replace
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.other_modes import search_modes
 from tallbayes.anchor.recentring import NO_MODE, Recentred, recentre
-from tallbayes.setup.balancing import Wish, balance
+from tallbayes.setup.balancing import Wish, balance, may_move
 from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import Placed, Prepared, find_centre
 from tallbayes.setup.record import Search
@@ -28,7 +28,8 @@ def set_up(
         begin("mode")
         watch.found = known.saw
         start = placed if known.point is None else replace(placed, start=known.point.theta)
-        known.prepared = aside(find_centre, start, anchor, executor)
+        rough = wish is not None and may_move(placed.target, placed.table.num_rows, wish)
+        known.prepared = aside(find_centre, start, anchor, executor, rough)
         watch.found = None
     prepared = known.prepared = replace(known.prepared, table=placed.table)
     if known.search is None:

@@ -195,11 +195,13 @@ def prepare(
     return find_centre(place(model, arrays, asked_precision, shuffle, None), anchor, executor)
 
 
-def find_centre(placed: Placed, anchor: Anchor | None, executor: Executor | None = None) -> Prepared:
+def find_centre(
+    placed: Placed, anchor: Anchor | None, executor: Executor | None = None, rough: bool = False
+) -> Prepared:
     """The mode found, or one that was given verified; sums over rows run on the executor."""
     target, table = placed.target, placed.table
     if anchor is None:
-        found = find_mode_or_balance(target, table, placed.start, executor)
+        found = find_mode_or_balance(target, table, placed.start, executor, rough)
     else:
         found = _renewed(target, table, anchor, executor)
     spent = placed.spent + round(found.passes * table.num_rows)
