@@ -42,6 +42,7 @@ _HOMES = {
     "WithReplacement": "sampler.minibatch",
     "WithoutReplacement": "sampler.minibatch",
     "WorkerError": "errors",
+    "cache_programs": "programs.disk_cache",
     "estimate": "estimation.estimate",
     "fit": "formula.fit",
     "from_numpyro": "doors.numpyro.model",
@@ -88,6 +89,7 @@ __all__ = [
     "WithoutReplacement",
     "WorkerError",
     "baselines",
+    "cache_programs",
     "constraints",
     "estimate",
     "families",
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
     from tallbayes.methods.weighted import Weighted
     from tallbayes.model import constraints, families
     from tallbayes.model.model import Model
+    from tallbayes.programs.disk_cache import cache_programs
     from tallbayes.progress import Progress
     from tallbayes.records.ledger import merge_ledgers
     from tallbayes.results.result import Result
