@@ -39,6 +39,8 @@ INDEXED_OVERHEAD = 16
 # 60 ns a parameter beside 20 to 30 ns a row, at 10,000 levels.
 ARROW_OVERHEAD = 2
 MOST_LISTED = 2**22
+# Numbers that a block reads; the fewest steps of a stride that decide, so that what is compiled ahead is what is run.
+LIGHT_WORK, FEW_STEPS = 2**20, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +288,18 @@ def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -
         arguments = np.int32(stride), coefficients, width, words
         # Pairs need no control: one program for both.
         plan, inputs = replace(problem.plan, control=False), problem.inputs._replace(controlled=None)
-        return np.asarray(compiled(_contraction_block)(plan, inputs, *arguments), np.float64)
+        program = compiled(_contraction_block, quickly=_is_light(problem, stride))
+        return np.asarray(program(plan, inputs, *arguments), np.float64)
+
+
+def _is_light(problem: Problem, stride: int) -> bool:
+    """Whether a block of pairs takes some hundredths of a second at most, even by a program that was compiled quickly.
+
+    Blocks of levels are worth a better program, even if they are few: with a quick one the second call in a process
+    takes half as long again.
+    """
+    steps, rows = 2 * 3 * max(stride, FEW_STEPS), problem.rows_per_gradient + problem.step_overhead
+    return BLOCK_PATHS * steps * rows * problem.dimension <= LIGHT_WORK
 
 
 def _sample(problem: Problem, level: int, block: int) -> list[Floats]:
