@@ -116,7 +116,8 @@ def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def compared(runs: int, beside: str | None) -> dict[str, Any]:
+def compare(runs: int, beside: str | None, out: Path) -> None:
+    """Question by question, each stored as soon as it is answered."""
     trees = {"here": os.environ.get("PYTHONPATH")} | ({} if beside is None else {"beside": str(Path(beside).resolve())})
     report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -133,7 +134,7 @@ def compared(runs: int, beside: str | None) -> dict[str, Any]:
             for name, tree in trees.items():
                 report[question][name]["warm"] = asked(question, file, tree, warm=5)["warm"]
             show(question, report[question])
-    return report
+            out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def show(question: str, found: dict[str, Any]) -> None:
@@ -158,7 +159,7 @@ def main() -> None:
     if options.role is not None:
         answer(options.role, options.rows, options.cache, options.warm)
         return
-    options.out.write_text(json.dumps(compared(options.runs, options.beside), indent=1) + "\n")
+    compare(options.runs, options.beside, options.out)
 
 
 if __name__ == "__main__":
