@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
+	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-passes bench-scale bench-scheduler bench-mixed mixed-peers browser reproduce reproduce-quick clean
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-balanced    the balanced anchor and its control beside the ladder about the mode (resumable, 20 minutes)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
+	@echo "make bench-cold        a fresh process on 100,000 rows, program by program, cached and warm (3 minutes)"
 	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"
 	@echo "make bench-formula     a formula and a Parquet file beside reading and estimating (3 minutes)"
 	@echo "make bench-agreement   every family beside NumPyro's NUTS"
@@ -148,6 +149,9 @@ bench-balanced: $(BENCH_STAMP)
 
 bench-nuts: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/nuts.py
+
+bench-cold: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/cold_start.py
 
 bench-tall: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/tall.py

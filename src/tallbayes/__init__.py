@@ -43,6 +43,7 @@ _HOMES = {
     "WithReplacement": "sampler.minibatch",
     "WithoutReplacement": "sampler.minibatch",
     "WorkerError": "errors",
+    "cache_programs": "programs.disk_cache",
     "estimate": "estimation.estimate",
     "fit": "formula.fit",
     "from_numpyro": "doors.numpyro.model",
@@ -90,6 +91,7 @@ __all__ = [
     "WithoutReplacement",
     "WorkerError",
     "baselines",
+    "cache_programs",
     "constraints",
     "estimate",
     "families",
@@ -120,6 +122,7 @@ if TYPE_CHECKING:
     from tallbayes.model import constraints, families
     from tallbayes.model.groups import Groups
     from tallbayes.model.model import Model
+    from tallbayes.programs.disk_cache import cache_programs
     from tallbayes.progress import Progress
     from tallbayes.records.ledger import merge_ledgers
     from tallbayes.results.result import Result

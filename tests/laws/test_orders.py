@@ -23,7 +23,7 @@ from tallbayes.experiments import problem, runs
 from tallbayes.programs.compilation import compiled
 from tallbayes.sampler import paths
 from tallbayes.sampler.levels import _level_block, schedule_of
-from tallbayes.sampler.randomness import seed_words
+from tallbayes.sampler.randomness import phase_words
 from tallbayes.workers.executors import default_executor
 
 pytestmark = pytest.mark.usefixtures("optimised")
@@ -44,20 +44,19 @@ def end_and_window(schedule, totals, *ends, path_end=paths.path_end):
     return window._replace(delta=jnp.concatenate([end.delta, window.delta]))
 
 
-def blocks(plan, inputs, schedule, seed, labels, firsts):
+def blocks(plan, inputs, schedule, words):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(paths, "path_end", end_and_window)
-        return jax.vmap(lambda first: _level_block(plan, inputs, schedule, seed, labels, first).delta)(firsts)
+        return jax.vmap(lambda each: _level_block(plan, inputs, schedule, each).delta)(words)
 
 
 def differences(this, level, call):
     """Delta_l of BLOCKS_A_CALL blocks, (paths, 2)."""
     with jax.enable_x64(True):
-        labels = np.array([int(Stream.LEVEL), level], np.uint32)
-        firsts = np.uint32(BLOCK_PATHS) * (np.uint32(BLOCKS_A_CALL * call) + np.arange(BLOCKS_A_CALL, dtype=np.uint32))
-        found = compiled(blocks)(
-            this.plan, this.inputs, schedule_of(this, level), seed_words(this.seed), labels, firsts
-        )
+        numbers = np.arange(BLOCKS_A_CALL * BLOCK_PATHS, dtype=np.uint32).reshape(BLOCKS_A_CALL, BLOCK_PATHS)
+        paths_of = np.uint32(BLOCKS_A_CALL * BLOCK_PATHS * call) + numbers
+        words = phase_words(this.seed, int(Stream.LEVEL), level, paths_of, phases=paths.PHASES)
+        found = compiled(blocks)(this.plan, this.inputs, schedule_of(this, level), words)
         return np.asarray(found, np.float64).reshape(-1, 2)
 
 

@@ -19,8 +19,8 @@ from tallbayes.model.observables import Observables
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.draws import STRETCH, gather, pick
 from tallbayes.sampler.levels import make_problem, schedule_of
-from tallbayes.sampler.paths import Plan, make_drawer, sample_path
-from tallbayes.sampler.randomness import path_key, seed_words
+from tallbayes.sampler.paths import PHASES, Plan, make_drawer, sample_path
+from tallbayes.sampler.randomness import path_key, phase_words, seed_words
 
 NUM_ROWS, SIZE, SEED, PATH = 40, 3, 11, 5
 GRADIENTS = [
@@ -153,9 +153,9 @@ def test_paths_are_what_the_equations_say(gradient, coupling):
         problem, anchor = make(model, gradient, coupling, window_steps)
         with jax.enable_x64(True):
             for level in (0, 1, 2):
-                key = path_key(seed_words(SEED), int(Stream.LEVEL), level, PATH)
+                words = phase_words(SEED, int(Stream.LEVEL), level, PATH, phases=PHASES)
                 end = jax.jit(sample_path, static_argnums=0)(
-                    problem.plan, problem.inputs, schedule_of(problem, level), key
+                    problem.plan, problem.inputs, schedule_of(problem, level), words
                 )
                 np.testing.assert_allclose(end.delta, replay(problem, anchor, level), rtol=1e-9, atol=1e-12)
 

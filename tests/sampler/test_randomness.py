@@ -11,7 +11,16 @@ from scipy.stats import chi2, kstest
 
 import tallbayes as tb
 from tallbayes.sampler.minibatch import distinct
-from tallbayes.sampler.randomness import Words, integers, multiply_high, normals
+from tallbayes.sampler.randomness import (
+    Words,
+    integers,
+    multiply_high,
+    normals,
+    path_key,
+    path_words,
+    phase_words,
+    seed_words,
+)
 
 BATCH, ROWS, BATCHES = 3, 7, 20_000
 
@@ -29,6 +38,20 @@ def test_multiply_high_is_exact():
     np.testing.assert_array_equal(
         np.asarray(got, np.uint64), [int(x) * int(y) >> 32 for x, y in zip(a, b, strict=True)]
     )
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**40 + 17, 2**64 - 1])
+def test_keys_by_numpy_are_those_of_jax(seed):
+    labels, paths = (2, 31), np.array([0, 1, 5, 2**32 - 1], np.uint32)
+    by_phase = phase_words(seed, *labels, paths, phases=3)
+    assert by_phase.dtype == np.uint32
+    for path, own in zip(paths, by_phase, strict=True):
+        key = path_key(seed_words(seed), *map(np.uint32, labels), path)
+        np.testing.assert_array_equal(path_words(seed, *labels, path), jax.random.key_data(key))
+        for phase in range(3):
+            np.testing.assert_array_equal(own[phase], jax.random.key_data(jax.random.fold_in(key, phase)))
+    # The control: labels in another order are another key.
+    assert np.any(path_words(seed, *labels) != path_words(seed, *labels[::-1]))
 
 
 def test_wide_integers_use_all_64_bits():

@@ -49,6 +49,8 @@ PIECE_SECONDS = 0.2
 PRIOR_DRAWS, MOST_PRIOR_NUMBERS = 2**12, 2**24
 MOST_GROWTH = 16.0
 ARROW_ROUNDING = 1e-9
+# Of so many the prior's Hessian takes no time at all, however it is compiled.
+FEW_PARAMETERS = 64
 
 SUMS = {curvature: partial(likelihood_sums, curvature=curvature) for curvature in Curvature}
 
@@ -297,7 +299,8 @@ def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Any]:
     with jax.enable_x64(True):
         point = jnp.asarray(theta, jnp.float64)
         if curvature is Curvature.DENSE:
-            return [np.asarray(term) for term in compiled(prior_terms)(target, point)]
+            program = compiled(prior_terms, quickly=theta.size <= FEW_PARAMETERS)
+            return [np.asarray(term) for term in program(target, point)]
         if curvature is Curvature.ARROW:
             return _prior_as_arrow(target, point)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], theta.size)

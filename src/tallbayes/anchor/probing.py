@@ -17,6 +17,8 @@ twice its share. The same rows give the covariance of one place's remainder, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.importance import in_float64
 from tallbayes.anchor.probe import Probe
+from tallbayes.anchor.sums import density_terms
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -54,14 +57,13 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
     pairs = np.random.default_rng(1).standard_normal((NOISE_PAIRS, len(anchor.mode)))
     with jax.enable_x64(True):
         sample = target, in_float64(rows), weights, anchor.mode
-        looks = compiled(_look)(*sample, anchor.displacements(_padded(everywhere)))
-        noise = compiled(_place_covariance)(
-            *sample, anchor.displacements(np.concatenate([pairs, -pairs])), np.float64(count)
-        )
-        looks, noise = tuple(np.asarray(each, np.float64) for each in looks), np.asarray(noise, np.float64)
-    rho, slope = (each[: len(everywhere)] for each in looks)
-    rho, remainder = _beside_what_is_known(anchor, everywhere, rho, slope)
-    k = len(points)
+        moves = (anchor.displacements(each) for each in (_padded(everywhere), np.concatenate([pairs, -pairs])))
+        # Of a regression it is a few products and densities of some rows: milliseconds, however it is compiled.
+        program = compiled(_look, quickly=target.predictor is not None)
+        found = program(*sample, *moves, np.float64(count))
+    values, slopes, noise = (np.asarray(each, np.float64) for each in found)
+    k, all_points = len(points), len(everywhere)
+    rho, remainder = _beside_what_is_known(anchor, everywhere, values[:all_points], slopes[:all_points])
     return Probe(
         points=points,
         log_ratio=rho[:k],
@@ -124,40 +126,85 @@ def _padded(points: Floats) -> Floats:
     return np.concatenate([points, np.zeros((-len(points) % TOGETHER, points.shape[1]))])
 
 
-def _log_posterior(target: Target, rows: Any, weights: jax.Array, theta: jax.Array) -> jax.Array:
-    terms = jax.vmap(target.log_likelihood.call, (None, 0))(theta, rows)
-    return target.log_prior.call(theta) + jnp.sum(jnp.where(weights > 0, weights * terms, 0))
-
-
-def _look(target: Target, rows: Any, weights: jax.Array, mode: jax.Array, moves: jax.Array) -> Any:
-    """The log posterior of the sample and its gradient beyond their expansions to second order at the centre."""
-
-    def value(theta: jax.Array) -> jax.Array:
-        return _log_posterior(target, rows, weights, theta)
-
-    here, slope = jax.value_and_grad(value)(mode)
+def _look(
+    target: Target, rows: Any, weights: jax.Array, mode: jax.Array, moves: jax.Array, pairs: jax.Array, count: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The log posterior of the sample and its gradient beyond their expansions to second order at the centre; and n
+    times the covariance of the sum over n places, mean over pairs."""
+    make = _rest_of_general if target.predictor is None else _rest_of_regression
+    rest, rest_by_row = make(target, rows, weights, mode)
+    prior = _beyond_second_order(target.log_prior.call, mode)
 
     def one(move: jax.Array) -> Any:
+        return jax.tree.map(jnp.add, prior(move), rest(move))
+
+    def covariance(move: jax.Array) -> jax.Array:
+        left = jnp.where(weights[:, None] > 0, weights[:, None] * rest_by_row(move), 0)
+        total = jnp.sum(left, axis=0)
+        return count * left.T @ left - jnp.outer(total, total)
+
+    values, slopes = jax.lax.map(one, moves, batch_size=TOGETHER)
+    return values, slopes, jnp.mean(jax.lax.map(covariance, pairs), axis=0)
+
+
+Rests = tuple[Callable[[jax.Array], Any], Callable[[jax.Array], jax.Array]]
+
+
+def _rest_of_regression(target: Target, rows: Any, weights: jax.Array, mode: jax.Array) -> Rests:
+    """Of the sum of the rows, value and gradient; and the gradient by row: all by way of the predictor."""
+    assert target.predictor is not None
+    layout, density = target.layout, target.predictor.call
+    eta = layout.predict(rows, mode)
+    value, slope, curvature = jax.vmap(partial(density_terms, target))(eta, rows)
+
+    def beyond(move: jax.Array) -> tuple[jax.Array, jax.Array]:
+        by = layout.predict(rows, move)
+        there, rise = jax.vmap(jax.value_and_grad(density))(eta + by, rows)
+        bend = curvature * by if layout.is_scalar else jnp.einsum("nab,nb->na", curvature, by)
+        line = (slope + bend / 2) * by
+        return there - value - (line if layout.is_scalar else jnp.sum(line, axis=1)), rise - slope - bend
+
+    def rest(move: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, slopes = beyond(move)
+        return jnp.sum(_weighed(weights, values)), layout.pull_back(rows, _weighed(weights, slopes))
+
+    def rest_by_row(move: jax.Array) -> jax.Array:
+        one = jax.tree.map(lambda leaf: leaf[:, None], (rows, beyond(move)[1]))
+        return jax.vmap(layout.pull_back)(*one)
+
+    return rest, rest_by_row
+
+
+def _rest_of_general(target: Target, rows: Any, weights: jax.Array, mode: jax.Array) -> Rests:
+    density = target.log_likelihood.call
+    gradient = jax.grad(density)
+
+    def total(theta: jax.Array) -> jax.Array:
+        return jnp.sum(_weighed(weights, jax.vmap(density, (None, 0))(theta, rows)))
+
+    def rest_by_row(move: jax.Array) -> jax.Array:
+        def one(row: Any) -> jax.Array:
+            here, bend = jax.jvp(lambda theta: gradient(theta, row), (mode,), (move,))
+            return gradient(mode + move, row) - here - bend
+
+        return jax.vmap(one)(rows)
+
+    return _beyond_second_order(total, mode), rest_by_row
+
+
+def _beyond_second_order(value: Callable[[jax.Array], jax.Array], mode: jax.Array) -> Callable[[jax.Array], Any]:
+    """value(mode + move) and its gradient, less their expansions to second order at the mode."""
+    here, slope = jax.value_and_grad(value)(mode)
+
+    def rest(move: jax.Array) -> tuple[jax.Array, jax.Array]:
         there, gradient = jax.value_and_grad(value)(mode + move)
         bend = jax.jvp(jax.grad(value), (mode,), (move,))[1]
         return there - here - slope @ move - bend @ move / 2, gradient - slope - bend
 
-    return jax.lax.map(one, moves, batch_size=TOGETHER)
+    return rest
 
 
-def _place_covariance(
-    target: Target, rows: Any, weights: jax.Array, mode: jax.Array, moves: jax.Array, count: jax.Array
-) -> jax.Array:
-    """n times the covariance of the sum over n places, mean over moves."""
-    gradient = jax.grad(target.log_likelihood.call)
-
-    def one(move: jax.Array) -> jax.Array:
-        def rest(row: Any) -> jax.Array:
-            here, bend = jax.jvp(lambda theta: gradient(theta, row), (mode,), (move,))
-            return gradient(mode + move, row) - here - bend
-
-        left = jnp.where(weights[:, None] > 0, weights[:, None] * jax.vmap(rest)(rows), 0)
-        total = jnp.sum(left, axis=0)
-        return count * left.T @ left - jnp.outer(total, total)
-
-    return jnp.mean(jax.lax.map(one, moves), axis=0)
+def _weighed(weights: jax.Array, terms: jax.Array) -> jax.Array:
+    """A row of no weight is padding, whatever its terms."""
+    by_row = jnp.expand_dims(weights, tuple(range(1, terms.ndim)))
+    return jnp.where(by_row > 0, by_row * terms, 0)

@@ -81,6 +81,7 @@ def _nodes(static: tuple[Target, int], rows: Any, start: jax.Array, vector: jax.
 
 def _of_unit(target: Target, vector: jax.Array, unit: Any) -> Nodes:
     assert target.integrated is not None
+    assert target.integrated.joint is not None
     joint = target.integrated.joint.call
 
     def value(b: jax.Array) -> jax.Array:

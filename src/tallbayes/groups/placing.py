@@ -31,22 +31,23 @@ class Gathered:
 
 def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
     """Rows checked, and put together by their group."""
-    assert model.groups is not None
-    column, rest = take_out(data, model.groups)
+    groups = model.groups
+    assert groups is not None
+    column, rest = take_out(data, groups)
     arrays = check_data(model, rest)
     if weights is not None:
         arrays = weigh(model, arrays, weights)[1]
-    grouping = make_grouping(model.groups.by, column)
+    grouping = make_grouping(groups.by, column)
     first = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
     initial = model.initial(first) if callable(model.initial) else model.initial
     dimension = make_space(initial, model.constraints)[0].dimension
     # Whose start values the shape of a row decides is bound to them.
     model = replace(model, initial=initial)
     units = None
-    if model.groups.closed is not None:
-        units = model.groups.closed(model.groups).units(arrays, grouping.codes, grouping.count)
+    if groups.closed is not None:
+        units = groups.closed(groups).units(arrays, grouping.codes, grouping.count)
     if units is None:
-        units = gather_units(arrays, grouping, model.groups.size, dimension)
+        units = gather_units(arrays, grouping, groups.size, dimension)
     return Gathered(model, units, grouping, bind_rows(model, units))
 
 
@@ -61,7 +62,7 @@ def place_groups(
     begin("groups")
     centre = find_marginal_mode(placed.target, placed.table, placed.start, executor)
     assert model.groups is not None
-    found = {"spent": centre.units_read, "modes": centre.modes, "grouping": gathered.grouping}
+    found: dict[str, Any] = {"spent": centre.units_read, "modes": centre.modes, "grouping": gathered.grouping}
     if is_closed:
         return replace(placed, start=centre.anchor.mode, **found)
     if model.groups.nodes is None:

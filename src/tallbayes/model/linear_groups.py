@@ -104,7 +104,7 @@ class LinearIntegral:
 def _columns(layout: Layout, arrays: Any) -> list[Floats]:
     """Those of X, levels of categories written out, and that of ones."""
     width, count = layout.width(arrays), len(arrays["y"])
-    columns = [np.zeros(count) for _ in range(width)]
+    columns: list[Floats] = [np.zeros(count) for _ in range(width)]
     places = range(width) if layout.indexed is None else layout.indexed.columns
     for place, column in zip(places, np.asarray(arrays.get("x", np.empty((count, 0))), np.float64).T, strict=True):
         columns[place] = column

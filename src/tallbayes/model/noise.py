@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betainc, ndtr, ndtri, pdtr, stdtr, stdtrit
 
 from tallbayes.model.catalogue import CATALOGUE, Family
 
@@ -43,6 +42,8 @@ class Noise(NamedTuple):
 
     def cdf(self, y: Any, eta: Any, scale: Any = None) -> Any:
         """P(Y <= y | eta), y being whole for a count; `scale` is that of the noise, or the overdispersion."""
+        from scipy.special import betainc, pdtr
+
         if self.family == "poisson":
             return pdtr(y, np.exp(eta))
         if self.family == "negative_binomial":
@@ -52,8 +53,12 @@ class Noise(NamedTuple):
 
     def standard_cdf(self, z: Any) -> Any:
         """P(e <= z) of a real y."""
+        from scipy.special import ndtr, stdtr
+
         return ndtr(z) if self.freedom is None else stdtr(self.freedom, z)
 
     def standard_quantile(self, p: Any) -> Any:
         """Its inverse."""
+        from scipy.special import ndtri, stdtrit
+
         return ndtri(p) if self.freedom is None else stdtrit(self.freedom, p)

@@ -19,11 +19,20 @@ from tallbayes.programs.later import jax
 from tallbayes.watch import compiling, look
 
 CPU_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+# For what runs for milliseconds in all.
+QUICK_OPTIONS = CPU_OPTIONS | {"xla_backend_optimization_level": 0}
+
+# Only one thread at a time gets anywhere with a trace. Together they would all end late, and the compiler begin late.
+_TRACING = threading.RLock()
 
 
-def compiled(function: Callable[..., Any]) -> Program:
-    """Jit with a static first argument, on CPU with `CPU_OPTIONS`; nothing happens before the first call."""
-    return _program(function, jax.default_backend(), os.environ.get("XLA_FLAGS", ""))
+def compiled(function: Callable[..., Any], quickly: bool = False) -> Program:
+    """Jit with a static first argument, on CPU with `CPU_OPTIONS`; nothing happens before the first call.
+
+    `quickly` is with `QUICK_OPTIONS`: another program, which rounds otherwise. So what it is for must not hang on how
+    busy a process has been, but on the problem alone.
+    """
+    return _program(function, jax.default_backend(), os.environ.get("XLA_FLAGS", ""), quickly)
 
 
 class Program:
@@ -46,7 +55,9 @@ class Program:
             if key not in self._ready:
                 # An exit waits for a compiler: none is begun where the time is over.
                 look()
-                self.jitted.lower(static, *arguments).compile()
+                with _TRACING:
+                    lowered = self.jitted.lower(static, *arguments)
+                lowered.compile()
                 self._ready.add(key)
         # Compiled, but not begun where the time is over by now.
         look()
@@ -54,15 +65,16 @@ class Program:
 
 
 @cache
-def _program(function: Callable[..., Any], backend: str, flags: str) -> Program:
-    options = own_options(flags) if backend == "cpu" and _known() else None
+def _program(function: Callable[..., Any], backend: str, flags: str, quickly: bool) -> Program:
+    options = own_options(flags, quickly) if backend == "cpu" and _known() else None
     return Program(jax.jit(function, static_argnums=0, compiler_options=options))
 
 
-def own_options(flags: str) -> dict[str, Any]:
-    """Those of `CPU_OPTIONS` that XLA_FLAGS leaves open."""
+def own_options(flags: str, quickly: bool = False) -> dict[str, Any]:
+    """Those of `CPU_OPTIONS`, or of `QUICK_OPTIONS`, that XLA_FLAGS leaves open."""
     named = {flag.lstrip("-").partition("=")[0] for flag in flags.split()}
-    return {name: value for name, value in CPU_OPTIONS.items() if name not in named}
+    options = QUICK_OPTIONS if quickly else CPU_OPTIONS
+    return {name: value for name, value in options.items() if name not in named}
 
 
 @cache

@@ -13,7 +13,8 @@ from tallbayes.programs.later import jax, jnp
 from tallbayes.sampler.randomness import Words, normals, words_per_index, words_per_normal
 from tallbayes.sampler.roles import GradientEstimator
 
-STRETCH = 16
+STRETCH_BITS = 4
+STRETCH = 2**STRETCH_BITS
 
 
 class Draws(NamedTuple):
@@ -79,7 +80,8 @@ def run_steps(
 
         return jax.lax.fori_loop(jnp.maximum(begin - first, 0), jnp.minimum(STRETCH, end - first), one, carry)
 
-    return jax.lax.fori_loop(begin // STRETCH, (end + STRETCH - 1) // STRETCH, stretch, carry)
+    # Steps are never negative: a shift is one operation, and // a dozen.
+    return jax.lax.fori_loop(begin >> STRETCH_BITS, (end + STRETCH - 1) >> STRETCH_BITS, stretch, carry)
 
 
 def gather(rows: Any, index: Any) -> Any:

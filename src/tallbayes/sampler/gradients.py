@@ -272,10 +272,19 @@ def row_terms(
         centred = centre_rows(target, inputs.centre, rows, weights)
         return total + _centred_terms(target, inputs.centre, displacement, centred, b, c, weights)
 
-    total = jax.lax.fori_loop(jnp.int32(0), (count + length - 1) // length, slab, jnp.zeros_like(displacement))
+    # Of the batch's own, like the sum: else the loop over slabs is traced twice for many paths.
+    nothing = jnp.zeros_like(displacement)
+    if estimator.batch_size is not None:
+        nothing += (batch & 0).astype(displacement.dtype)
+    total = jax.lax.fori_loop(jnp.int32(0), _whole(count, length), slab, nothing)
     if estimator.batch_size is None:
         return total
     return inputs.runs.length.astype(displacement.dtype) / count.astype(displacement.dtype) * total
+
+
+def _whole(count: jax.Array, length: int) -> jax.Array:
+    """How many slabs hold so many rows; neither is ever negative, which // would have to see to."""
+    return jax.lax.div(count + length - 1, count.dtype.type(length))
 
 
 def _tile(inputs: Inputs, number: jax.Array) -> Any:

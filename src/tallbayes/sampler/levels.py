@@ -22,15 +22,15 @@ from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.moments import Floats, Moments
 from tallbayes.programs.compilation import compiled
-from tallbayes.programs.later import jax, jnp
+from tallbayes.programs.later import jax
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table, capacity_for
 from tallbayes.sampler.control import Control, make_control
 from tallbayes.sampler.gradients import Blend, Inputs, Taylor, evaluations_per_step
 from tallbayes.sampler.minibatch import Blocks
-from tallbayes.sampler.pairs import sample_pair
-from tallbayes.sampler.paths import MOST_STOPS, Plan, Schedule, make_inputs, sample_path
-from tallbayes.sampler.randomness import path_key, seed_words
+from tallbayes.sampler.pairs import PHASES_OF_A_PAIR, sample_pair
+from tallbayes.sampler.paths import MOST_STOPS, PHASES, Plan, Schedule, make_inputs, sample_path
+from tallbayes.sampler.randomness import phase_words
 from tallbayes.sampler.windows import PathEnd
 
 # Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
@@ -39,6 +39,8 @@ INDEXED_OVERHEAD = 16
 # 60 ns a parameter beside 20 to 30 ns a row, at 10,000 levels.
 ARROW_OVERHEAD = 2
 MOST_LISTED = 2**22
+# Numbers that a block reads; the fewest steps of a stride that decide, so that what is compiled ahead is what is run.
+LIGHT_WORK, FEW_STEPS = 2**20, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,11 +283,23 @@ def _no_steps_contraction(problem: Problem) -> None:
 def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -> Floats:
     with jax.enable_x64(True):
         coefficients = _coefficients(problem, problem.ladder.first_step)
-        width, first = np.asarray(spread, problem.plan.dtype), np.uint32(block * BLOCK_PATHS)
-        arguments = np.int32(stride), coefficients, width, seed_words(problem.seed), first
+        width, labels = np.asarray(spread, problem.plan.dtype), (int(Stream.CONTRACTION), _paths_of(block))
+        words = phase_words(problem.seed, *labels, phases=PHASES_OF_A_PAIR)
+        arguments = np.int32(stride), coefficients, width, words
         # Pairs need no control: one program for both.
         plan, inputs = replace(problem.plan, control=False), problem.inputs._replace(controlled=None)
-        return np.asarray(compiled(_contraction_block)(plan, inputs, *arguments), np.float64)
+        program = compiled(_contraction_block, quickly=_is_light(problem, stride))
+        return np.asarray(program(plan, inputs, *arguments), np.float64)
+
+
+def _is_light(problem: Problem, stride: int) -> bool:
+    """Whether a block of pairs takes some hundredths of a second at most, even by a program that was compiled quickly.
+
+    Blocks of levels are worth a better program, even if they are few: with a quick one the second call in a process
+    takes half as long again.
+    """
+    steps, rows = 2 * 3 * max(stride, FEW_STEPS), problem.rows_per_gradient + problem.step_overhead
+    return BLOCK_PATHS * steps * rows * problem.dimension <= LIGHT_WORK
 
 
 def _sample(problem: Problem, level: int, block: int) -> list[Floats]:
@@ -294,9 +308,8 @@ def _sample(problem: Problem, level: int, block: int) -> list[Floats]:
 
 def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> list[Floats]:
     with jax.enable_x64(True):
-        seed, first = seed_words(problem.seed), np.uint32(block * BLOCK_PATHS)
-        labels = np.array([int(problem.stream), level], np.uint32)
-        ends = compiled(_level_block)(problem.plan, problem.inputs, schedule, seed, labels, first)
+        words = phase_words(problem.seed, int(problem.stream), level, _paths_of(block), phases=PHASES)
+        ends = compiled(_level_block)(problem.plan, problem.inputs, schedule, words)
         stops = int(schedule.joint_stops or schedule.solo_stops)
         ends = ends._replace(points=np.asarray(ends.points)[:, :stops])
         return [np.asarray(part, np.float64) for part in ends]
@@ -305,8 +318,8 @@ def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> 
 def program_digest(problem: Problem) -> str:
     """Of the lowered text of the program of a level: what its parts compute, whatever they are called."""
     with jax.enable_x64(True):
-        schedule, labels = schedule_of(problem, 0), np.zeros(2, np.uint32)
-        arguments = problem.plan, problem.inputs, schedule, seed_words(0), labels, np.uint32(0)
+        words = phase_words(0, int(Stream.LEVEL), 0, _paths_of(0), phases=PHASES)
+        arguments = problem.plan, problem.inputs, schedule_of(problem, 0), words
         return sha256(compiled(_level_block).jitted.lower(*arguments).as_text().encode()).hexdigest()[:16]
 
 
@@ -331,18 +344,16 @@ def _coefficients(problem: Problem, step: float) -> np.ndarray:
     return problem.plan.dynamics.coefficients(step).astype(problem.plan.dtype)
 
 
-def _level_block(plan: Plan, inputs: Inputs, schedule: Schedule, seed: Any, labels: Any, first: Any) -> PathEnd:
-    def one(path: jax.Array) -> PathEnd:
-        return sample_path(plan, inputs, schedule, path_key(seed, labels[0], labels[1], path))
+def _paths_of(block: int) -> np.ndarray:
+    """The numbers of its paths."""
+    return np.uint32(block * BLOCK_PATHS) + np.arange(BLOCK_PATHS, dtype=np.uint32)
 
-    return jax.vmap(one)(first + jnp.arange(BLOCK_PATHS, dtype=jnp.uint32))
+
+def _level_block(plan: Plan, inputs: Inputs, schedule: Schedule, words: Any) -> PathEnd:
+    return jax.vmap(partial(sample_path, plan, inputs, schedule))(words)
 
 
 def _contraction_block(
-    plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: Any, seed: Any, first: Any
+    plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: Any, words: Any
 ) -> jax.Array:
-    def one(path: jax.Array) -> jax.Array:
-        key = path_key(seed, int(Stream.CONTRACTION), path)
-        return sample_pair(plan, inputs, stride, coefficients, spread, key)
-
-    return jax.vmap(one)(first + jnp.arange(BLOCK_PATHS, dtype=jnp.uint32))
+    return jax.vmap(partial(sample_pair, plan, inputs, stride, coefficients, spread))(words)

@@ -19,10 +19,14 @@ from tallbayes.sampler.paths import (
     make_step,
     path_normals,
 )
+from tallbayes.sampler.randomness import phase_key
+
+# Where the two start, and how they go on.
+PHASES_OF_A_PAIR = 2
 
 
 def sample_pair(
-    plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: jax.Array, key: jax.Array
+    plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: jax.Array, words: jax.Array
 ) -> jax.Array:
     """Squared whitened distances of two paths on common noise and batches, at 0, 1, 2 and 3 strides, and then the same
     of every parameter at each of these times, where there is a dense Hessian.
@@ -32,7 +36,7 @@ def sample_pair(
     d, dtype = plan.target.dimension, np.dtype(plan.dtype)
     step, drawer = make_step(plan, inputs), make_drawer(plan, inputs)
     gather_batches, expand = make_gather(plan, inputs), make_expand(plan, inputs)
-    start_key, run_key = (jax.random.fold_in(key, phase) for phase in (0, 1))
+    start_key, run_key = (phase_key(words, phase) for phase in range(PHASES_OF_A_PAIR))
     starts = spread * path_normals(start_key, 2 * d, dtype).reshape(2, d)
     if not plan.dynamics.whitened:
         starts = jax.vmap(inputs.centre.move)(starts)

@@ -34,11 +34,13 @@ from tallbayes.rows.table import Table
 from tallbayes.sampler.control import make_paired_step, second_order
 from tallbayes.sampler.draws import Drawer, Draws, gather, pick, run_steps
 from tallbayes.sampler.gradients import Centre, Inputs, Runs, centre_rows, posterior_gradient, whitened_remainder
-from tallbayes.sampler.randomness import normals, words_per_normal
+from tallbayes.sampler.randomness import normals, phase_key, words_per_normal
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
 from tallbayes.sampler.windows import PathEnd, Totals, control_end, path_end, plus
 
 MOST_STOPS = 8
+# Solo, joint, and where the path starts.
+PHASES = 3
 
 
 @dataclass(frozen=True)
@@ -292,22 +294,24 @@ class Walk:
         return jnp.concatenate([fine.state[None], taken_off]) - self.plan.dynamics.spread(self.schedule.fine) * last
 
 
-def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, key: jax.Array) -> PathEnd:
-    """One sample of the level that the schedule describes."""
+def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array) -> PathEnd:
+    """One sample of the level that the schedule describes; `words` are those of its phases."""
     walk, coupling = Walk(plan, inputs, schedule), plan.coupling
     d, dtype = plan.target.dimension, np.dtype(plan.dtype)
-    solo_key, joint_key, start_key = (jax.random.fold_in(key, phase) for phase in (0, 1, 2))
+    solo_key, joint_key, start_key = (phase_key(words, phase) for phase in range(PHASES))
     start = path_normals(start_key, d, dtype) if plan.laplace else jnp.zeros(d, dtype)
-    zero = jnp.zeros(jax.eval_shape(walk.read, start).shape, dtype)
-    notes = jnp.zeros((MOST_STOPS, 1 + coupling.num_coarse, d), dtype)
+    nought = own_zero(words, dtype)
+    zero = jnp.full(jax.eval_shape(walk.read, start).shape, nought)
+    notes = jnp.full((MOST_STOPS, 1 + coupling.num_coarse, d), nought)
 
-    y = jnp.zeros_like(start) if plan.control else ()
+    still = jnp.full(d, nought)
+    y = still if plan.control else ()
     none = zero if plan.control else ()
     nothing = Totals(zero, zero, zero, none, none)
 
     run = partial(run_steps, solo_key, draw=walk.draw_solo, body=walk.solo)
     legs = schedule.solo_steps, schedule.solo_stops, schedule.stride
-    begin = Move(start, jnp.zeros((), dtype)), start, y, nothing, jnp.zeros_like(start)
+    begin = Move(start, nought), start, y, nothing, still
     (fine, u, y, totals, last), notes = _run_with_stops(run, *legs, walk.note_solo, begin, notes)
 
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
@@ -348,6 +352,12 @@ def _run_with_stops(
 
 def _moved(before: Move, step: Move) -> Move:
     return Move(step.state, before.strained + step.strained)
+
+
+def own_zero(words: jax.Array, dtype: Any) -> jax.Array:
+    """Zero, as a number of the path's own: a loop over many paths whose carry begins with what they share is traced
+    again for whatever turns out to differ between them."""
+    return (words[0, 0] & 0).astype(dtype)
 
 
 def path_normals(key: jax.Array, count: int, dtype: Any) -> jax.Array:

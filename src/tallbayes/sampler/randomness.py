@@ -15,6 +15,7 @@ import numpy as np
 from tallbayes.programs.later import jax, jnp
 
 NARROW_BOUND = 2**16
+TURNS = (13, 15, 26, 6), (17, 29, 16, 24)
 
 
 def path_key(seed: jax.Array, *labels: jax.Array | int) -> jax.Array:
@@ -23,6 +24,40 @@ def path_key(seed: jax.Array, *labels: jax.Array | int) -> jax.Array:
     for label in labels:
         key = jax.random.fold_in(key, label)
     return key
+
+
+def path_words(seed: int, *labels: Any) -> np.ndarray:
+    """The words of `path_key` by NumPy: labels may be arrays, along which the words then run.
+
+    A program that is given them need not compile a generator for each label.
+    """
+    words = seed_words(seed)
+    for label in labels:
+        words = _folded(words, np.asarray(label, np.uint32))
+    return words
+
+
+def phase_words(seed: int, *labels: Any, phases: int) -> np.ndarray:
+    """Those of every phase of a path, (..., phases, 2): the last label is the number of the phase."""
+    return path_words(seed, *(np.asarray(label)[..., None] for label in labels), np.arange(phases))
+
+
+def phase_key(words: jax.Array, phase: int) -> jax.Array:
+    """The key of a phase, of the words of all of them."""
+    return jax.random.wrap_key_data(words[phase], impl="threefry2x32")
+
+
+@np.errstate(over="ignore")
+def _folded(words: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Threefry-2x32 of (0, label), in twenty rounds: what `jax.random.fold_in` makes of a key."""
+    keys = words[..., 0], words[..., 1], words[..., 0] ^ words[..., 1] ^ np.uint32(0x1BD11BDA)
+    left, right = np.broadcast_arrays(keys[0], label + keys[1])
+    for part in range(5):
+        for turn in TURNS[part % 2]:
+            left = left + right
+            right = (right << np.uint32(turn) | right >> np.uint32(32 - turn)) ^ left
+        left, right = left + keys[(part + 1) % 3], right + keys[(part + 2) % 3] + np.uint32(part + 1)
+    return np.stack([left, right], axis=-1)
 
 
 def seed_words(seed: int) -> np.ndarray:
