@@ -21,9 +21,11 @@ CONSTRAINTS: dict[str, Constraint] = {
     "interval": constraints.interval(-2, 3.5),
     "simplex": constraints.simplex,
     "ordered": constraints.ordered,
+    "half-normal": constraints.half_normal(0.7),
+    "correlation": constraints.correlation,
 }
 SHAPES = [(3,), (3, 2, 4)]
-SCALARS = ["real", "positive", "unit interval", "interval"]
+SCALARS = ["real", "positive", "unit interval", "interval", "half-normal", "correlation"]
 
 every = pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS)
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -111,6 +113,8 @@ def test_types_go_through(constraint: Constraint, dtype: Any) -> None:
 @every
 @pytest.mark.parametrize("size", [30.0, -30.0])
 def test_two_derivatives_are_finite_far_out(constraint: Constraint, size: float) -> None:
+    # Beyond, a correlation is 1 in float64.
+    size = np.clip(size, -7.0, 7.0) if constraint == constraints.correlation else size
     with jax.enable_x64(True):
         free = jnp.full(constraint.free_shape((4,)), size).at[1].set(-size)
         functions = (constraint.constrain, constraint.log_jacobian)
@@ -142,6 +146,9 @@ def test_the_maps_are_those_of_numpyro(name: str) -> None:
         "simplex": numpyro.constraints.simplex,
         "ordered": numpyro.constraints.ordered_vector,
     }
+    if name not in theirs:
+        assert name in ("half-normal", "correlation")
+        return
     constraint, transform = CONSTRAINTS[name], numpyro.transforms.biject_to(theirs[name])
     with jax.enable_x64(True):
         free = jnp.asarray(free_values(constraint, (4,)))
@@ -186,3 +193,25 @@ def test_constraints_are_values() -> None:
     assert hash(constraints.interval(0, 1)) == hash(constraints.unit_interval)
     assert constraints.interval(0, 2) != constraints.unit_interval
     assert len({*CONSTRAINTS.values(), constraints.Simplex(), constraints.Positive()}) == len(CONSTRAINTS)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "log_density"),
+    [
+        (constraints.half_normal(0.7), lambda value: -0.5 * jnp.sum((value / 0.7) ** 2)),
+        (constraints.correlation, lambda value: jnp.sum(jnp.log1p(-(value**2)))),
+    ],
+    ids=["half-normal", "correlation"],
+)
+def test_what_is_half_normal_or_a_correlation_is_normal(constraint: Constraint, log_density: Any) -> None:
+    def rest(free: jax.Array) -> jax.Array:
+        return log_density(constraint.constrain(free)) + constraint.log_jacobian(free) + jnp.sum(free**2) / 2
+
+    with jax.enable_x64(True):
+        values = jax.vmap(rest)(jnp.linspace(-5.0, 5.0, 41)[:, None])
+        # The control: with another scale or shape it is not.
+        others = jax.vmap(lambda free: rest(free) + log_density(constraint.constrain(free)))(
+            jnp.linspace(-5.0, 5.0, 41)[:, None]
+        )
+    np.testing.assert_allclose(values, values[0], atol=1e-9)
+    assert np.ptp(others) > 1

@@ -7,15 +7,20 @@
     interval(a, b)  c(u) = a + (b - a) s(u), s(u) = 1/(1+e^-u)    sum_i log (b - a) + log s(u_i) + log s(-u_i)
     simplex         c_k(u) = s(z_k) prod_{j<k} s(-z_j)            sum_k log c_k(u) + log s(-z_k)
     ordered         c_k(u) = u_1 + sum_{1<j<=k} exp u_j           sum_{k>1} u_k
+    half_normal(s)  c(u) = s sqrt(2) erfinv(Phi(u))               sum_i log (s/2) + (c(u_i)^2 / s^2 - u_i^2) / 2
+    correlation     c(u) = 2 sin(arcsin(2 Phi(u) - 1) / 3)        sum_i log (4 phi(u_i) / 3) - log(1 - c(u_i)^2)
 
 The simplex breaks a stick: z_k = u_k - log (K - k), k = 1..K-1, so that the origin is the uniform point; it and
-`ordered` act on the last axis. Values stay strictly inside wherever their float type can tell.
+`ordered` act on the last axis. Values stay strictly inside wherever their float type can tell. Of the last two u is
+standard normal where the parameter is half-normal of scale s, or has a density proportional to 1 - c^2 (LKJ's of shape
+two): scales and correlations of which the rows say little are normal in R^k, where exp and tanh leave long tails.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -173,6 +178,65 @@ class Ordered:
         _require(inside, expected, value, "0, 1, 2, ...")
 
 
+@dataclass(frozen=True)
+class HalfNormal:
+    """Numbers above zero, normal in R^k where they are half-normal of this scale."""
+
+    scale: float
+
+    def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape
+
+    def constrain(self, free: jax.Array) -> jax.Array:
+        return self.scale * _half_normal()(free)
+
+    def unconstrain(self, value: Any) -> np.ndarray | jax.Array:
+        special = _special_of(value)
+        x = _numpy_of(value).asarray(value) / (self.scale * 2**0.5)
+        return _numpy_of(value).where(x < 1, special.ndtri(special.erf(x)), -special.ndtri(special.erfc(x)))
+
+    def log_jacobian(self, free: jax.Array) -> jax.Array:
+        value = self.constrain(free) / self.scale
+        return jnp.sum((value**2 - free**2) / 2 + np.log(self.scale / 2).item())
+
+    def require(self, name: str, value: np.ndarray) -> None:
+        Positive().require(name, value)
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Numbers strictly between -1 and 1, normal in R^k where their density is proportional to 1 - c^2."""
+
+    def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return shape
+
+    def constrain(self, free: jax.Array) -> jax.Array:
+        inside = np.nextafter(free.dtype.type(1), free.dtype.type(0))
+        return jnp.clip(_correlation().value(free), -inside, inside)
+
+    def unconstrain(self, value: Any) -> np.ndarray | jax.Array:
+        value = _numpy_of(value).asarray(value)
+        return _special_of(value).ndtri((2 + 3 * value - value**3) / 4)
+
+    def log_jacobian(self, free: jax.Array) -> jax.Array:
+        constant = np.log(4 / 3 / np.sqrt(2 * np.pi)).item()
+        return jnp.sum(constant - free**2 / 2 - jnp.log(_correlation().rest(free)))
+
+    def require(self, name: str, value: np.ndarray) -> None:
+        _require((np.abs(value) < 1).all(), f"start values of {name} strictly between -1 and 1", value, "0.0")
+
+
+def half_normal(scale: float) -> HalfNormal:
+    """Numbers above zero whose prior is half-normal of this scale, or nearly so: a scale that may be next to nothing.
+
+    >>> round(half_normal(1.0).unconstrain(0.6744897501960817).item(), 6)
+    0.0
+    """
+    if isinstance(scale, bool) or not (isinstance(scale, int | float | np.number) and np.isfinite(scale) and scale > 0):
+        raise ModelError(explain("a scale > 0", repr(scale), "that of the half-normal prior"))
+    return HalfNormal(float(scale))
+
+
 def interval(lower: float, upper: float) -> Interval:
     """Numbers strictly between `lower` and `upper`, both finite.
 
@@ -195,6 +259,7 @@ positive = Positive()
 unit_interval = Interval(0.0, 1.0)
 simplex = Simplex()
 ordered = Ordered()
+correlation = Correlation()
 
 
 def _stick_offsets(size: int, dtype: Any) -> np.ndarray:
@@ -204,6 +269,67 @@ def _stick_offsets(size: int, dtype: Any) -> np.ndarray:
 
 def _numpy_of(value: Any) -> Any:
     return jnp if isinstance(value, jax.Array) else np
+
+
+@cache
+def _half_normal() -> Any:
+    """c(u) of scale 1, with c' = exp((c^2 - u^2) / 2) / 2, which is finite where those of its parts are not."""
+
+    @jax.custom_jvp
+    def value(free: jax.Array) -> jax.Array:
+        # Each side where it does not cancel.
+        upper = -jax.scipy.special.ndtri(jax.scipy.special.ndtr(-jnp.maximum(free, 0)) / 2)
+        lower = 2**0.5 * jax.scipy.special.erfinv(jax.scipy.special.ndtr(jnp.minimum(free, 0)))
+        return jnp.where(free > 0, upper, lower)
+
+    @value.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        (free,), (move,) = primals, tangents
+        found = value(free)
+        return found, 0.5 * jnp.exp((found**2 - free**2) / 2) * move
+
+    return value
+
+
+class _Correlation(NamedTuple):
+    value: Any
+    rest: Any
+
+
+@cache
+def _correlation() -> _Correlation:
+    """c(u) and 1 - c(u)^2, also where c is next to 1; c' = 4 phi(u) / (3 (1 - c^2))."""
+
+    @jax.custom_jvp
+    def value(free: jax.Array) -> jax.Array:
+        return jnp.sign(free) * 2 * jnp.sin((np.pi / 2 - _beside(free)) / 3)
+
+    @jax.custom_jvp
+    def rest(free: jax.Array) -> jax.Array:
+        third = _beside(free) / 3
+        return 3**0.5 * jnp.sin(2 * third) - 2 * jnp.sin(third) ** 2
+
+    def slope(free: jax.Array) -> jax.Array:
+        return 4 / 3 * (2 * np.pi) ** -0.5 * jnp.exp(-(free**2) / 2) / rest(free)
+
+    value.defjvps(lambda move, found, free: slope(free) * move)
+    rest.defjvps(lambda move, found, free: -2 * value(free) * slope(free) * move)
+    return _Correlation(value, rest)
+
+
+def _beside(free: jax.Array) -> jax.Array:
+    """pi / 2 - arcsin |2 Phi(u) - 1|."""
+    x = jnp.abs(free) / 2**0.5
+    far = jnp.maximum(jax.scipy.special.erfc(x), np.finfo(free.dtype).tiny)
+    return jnp.arctan2(jnp.sqrt(far * (2 - far)), 1 - far)
+
+
+def _special_of(value: Any) -> Any:
+    if isinstance(value, jax.Array):
+        return jax.scipy.special
+    import scipy.special
+
+    return scipy.special
 
 
 def _require(inside: Any, expected: str, value: np.ndarray, hint: str) -> None:

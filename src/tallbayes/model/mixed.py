@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
-from tallbayes.model.constraints import interval, positive
+from tallbayes.model.constraints import correlation, half_normal, positive
 from tallbayes.model.groups import MOST_EFFECTS, Groups
 from tallbayes.model.linear import Layout
 from tallbayes.model.linear_groups import LinearIntegral
@@ -76,9 +76,9 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     extra = next((name for name in parts.scales if name not in ("coefficients", "intercept")), None)
     constraints: dict[str, Any] = {} if extra is None else {extra: positive}
     for place, term in enumerate(terms):
-        constraints[f"scales{place}"] = positive
+        constraints[f"scales{place}"] = half_normal(term.scale)
         if term.correlations:
-            constraints[f"correlations{place}"] = interval(-1.0, 1.0)
+            constraints[f"correlations{place}"] = correlation
     likelihood = partial(_likelihood, parts.density, extra, layout, terms)
     return replace(
         model,

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tallbayes.model.constraints import correlation, half_normal
 from tallbayes.moments import Floats
 from tallbayes.structure import Structure
 
-ELEMENTWISE = ("real", "positive", "interval")
+ELEMENTWISE = ("real", "positive", "interval", "half_normal", "correlation")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,10 @@ class ReportedLine(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.curve.kind == "positive":
                 return np.log(np.maximum(inside, 0.0))
+            if self.curve.kind == "half_normal":
+                return np.asarray(half_normal(*self.curve.numbers).unconstrain(np.maximum(inside, 0.0)))
+            if self.curve.kind == "correlation":
+                return np.asarray(correlation.unconstrain(np.clip(inside, -1.0, 1.0)))
             lower, upper = self.curve.numbers
             return np.log(np.maximum(inside - lower, 0.0)) - np.log(np.maximum(upper - inside, 0.0))
 
@@ -86,9 +91,31 @@ class ReportedLine(NamedTuple):
             return x, np.ones_like(x)
         if self.curve.kind == "positive":
             return np.exp(x), np.exp(x)
+        if self.curve.kind == "half_normal":
+            return _half_normal(self.curve.numbers[0], x)
+        if self.curve.kind == "correlation":
+            return _correlation(x)
         lower, upper = self.curve.numbers
         share, rest = 0.5 * (1 + np.tanh(0.5 * x)), 0.5 * (1 - np.tanh(0.5 * x))
         return lower + (upper - lower) * share, (upper - lower) * share * rest
+
+
+def _half_normal(scale: float, x: Floats) -> tuple[Floats, Floats]:
+    """c(x) and c'(x), as `constraints.half_normal` has them."""
+    from scipy.special import erfinv, ndtr, ndtri
+
+    value = np.where(x > 0, -ndtri(ndtr(-x) / 2), 2**0.5 * erfinv(ndtr(np.minimum(x, 0.0))))
+    return scale * value, scale / 2 * np.exp((value**2 - x**2) / 2)
+
+
+def _correlation(x: Floats) -> tuple[Floats, Floats]:
+    """c(x) and c'(x), as `constraints.correlation` has them."""
+    from scipy.special import erf, erfc
+
+    sine, far = erf(x / 2**0.5), erfc(np.abs(x) / 2**0.5)
+    value = 2 * np.sin(np.arctan2(sine, np.sqrt(far * (1 + np.abs(sine)))) / 3)
+    rest = np.maximum(1 - value**2, np.finfo(float).tiny)
+    return value, 4 / 3 * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) / rest
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,14 +121,17 @@ def _reported_columns(target: Target, flats: jax.Array, units: Any) -> jax.Array
 def _part(constraint: Any, shape: tuple[int, ...]) -> Part | None:
     if isinstance(constraint, constraints.Interval):
         return Part("interval", (constraint.lower, constraint.upper), shape)
+    if isinstance(constraint, constraints.HalfNormal):
+        return Part("half_normal", (constraint.scale,), shape)
     for kind in _KINDS:
         if constraint == getattr(constraints, kind):
             return Part(kind, (), shape)
     return None
 
 
-_KINDS = ("real", "positive", "simplex", "ordered")
+_KINDS = ("real", "positive", "simplex", "ordered", "correlation")
 
 
 def _constraint(part: Part) -> constraints.Constraint:
-    return constraints.interval(*part.numbers) if part.kind == "interval" else getattr(constraints, part.kind)
+    made = getattr(constraints, part.kind)
+    return made(*part.numbers) if part.numbers else made

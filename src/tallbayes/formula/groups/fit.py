@@ -148,6 +148,11 @@ def _flat_report(fixed: Any, terms: tuple[EffectTerm, ...], theta: Any, units: A
     parts = [fixed(own if len(own) > 1 else own["coefficients"], units)]
     for place, term in enumerate(terms):
         to_own = units["effects"][place]
+        if not term.correlations:
+            # Uncorrelated effects are not centred: a diagonal, and a report that is linear in theta.
+            parts.append(jnp.diagonal(to_own) * theta[f"scales{place}"])
+            parts += [jnp.ravel(theta[f"effects{place}"] @ to_own.T)] if place else []
+            continue
         root = to_own @ root_of(term, theta, place)
         covariance = root @ root.T
         sd = jnp.sqrt(jnp.diagonal(covariance))

@@ -1,0 +1,144 @@
+"""A group's integral: against closed forms and dense grids, wherever its nodes were put; and how many nodes it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tallbayes as tb
+from tallbayes.groups.nodes import find_nodes, with_nodes
+from tallbayes.groups.placing import gather
+from tallbayes.groups.units import gather_units, make_grouping
+from tallbayes.model.groups import new_unit
+from tallbayes.model.mixed import EffectTerm, root_of, with_effects
+from tallbayes.setup.preparation import place
+
+GROUPS, EACH = 7, 6
+
+
+def rows(family: str, size: int) -> dict[str, Any]:
+    rng = np.random.default_rng(2)
+    group = rng.permutation(np.repeat([f"g{k}" for k in range(GROUPS)], EACH))[:-3]
+    x = rng.normal(size=(len(group), 2))
+    eta = x @ [0.6, -0.3] + rng.normal(size=GROUPS)[np.unique(group, return_inverse=True)[1]]
+    y = {"linear": eta + rng.normal(size=len(eta)), "poisson": rng.poisson(np.exp(eta))}
+    z = np.column_stack([np.ones(len(group)), x[:, 0]])[:, :size]
+    binary = (rng.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)
+    return {"x": x, "y": y.get(family, binary).astype(float), "z0": z, "g": group}
+
+
+def placed(family: str, size: int, nodes: int) -> Any:
+    """Units with nodes at the start values, which are as good as any."""
+    model = with_effects(getattr(tb.families, family)(), EffectTerm("g", size))
+    model = replace(model, groups=replace(model.groups, nodes=nodes, closed=None))
+    gathered = gather(model, rows(family, size))
+    found = place(gathered.model, gathered.units, "float64", False, None, gathered.bound)
+    vector = found.start + 0.1
+    table = replace(found.table, rows=with_nodes(found.table, find_nodes(found.target, found.table, vector)))
+    return found.target, table, vector
+
+
+def unit_of(table: Any, number: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[number], table.rows)
+
+
+def by_grid(target: Any, vector: Any, unit: Any, size: int) -> float:
+    """log of the integral by the trapezoidal rule."""
+    grid = np.linspace(-9.0, 9.0, 721 if size == 1 else 241)
+    points = np.stack(np.meshgrid(*[grid] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    values = jax.vmap(lambda b: target.integrated.joint(vector, b, unit))(jnp.asarray(points))
+    return float(jax.nn.logsumexp(values) + size * np.log(grid[1] - grid[0]))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("family", ["logistic", "poisson", "linear"])
+def test_nodes_integrate_every_group(family: str, size: int) -> None:
+    with jax.enable_x64(True):
+        target, table, vector = placed(family, size, 15)
+        for number in (0, GROUPS - 1):
+            unit = unit_of(table, number)
+            # Where the nodes were put, and at a distance to which they follow.
+            for there in (vector, vector + 0.1):
+                exact = by_grid(target, there, unit, size)
+                assert abs(float(target.log_likelihood(there, unit)) - exact) < 1e-6
+        # The control: a single node is Laplace's approximation.
+        single = replace(target.integrated.integral, nodes=1)
+        assert family == "linear" or abs(float(single(target.space.theta(vector), vector, unit)) - exact) > 1e-3
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_linear_groups_have_their_closed_form(size: int) -> None:
+    data = rows("linear", size)
+    model = with_effects(tb.families.linear(), EffectTerm("g", size))
+    closed = gather(model, data)
+    assert "sums" in closed.units
+    with jax.enable_x64(True):
+        target, table, vector = placed("linear", size, 15)
+        for number in range(GROUPS):
+            sums = jax.tree.map(lambda leaf, number=number: jnp.asarray(leaf[number]), closed.units)
+            own = float(closed.bound[0].log_likelihood(vector, sums))
+            # The law of an effect is without its constant.
+            theirs = float(target.log_likelihood(vector, unit_of(table, number))) - size / 2 * np.log(2 * np.pi)
+            assert abs(own - theirs) < 1e-9
+            theta = target.space.theta(vector)
+            ours = closed.bound[0].integrated.integral.moments(theta, vector, sums)
+            nodes = target.integrated.integral.moments(theta, vector, unit_of(table, number))
+            np.testing.assert_allclose(ours.mean, nodes.mean, atol=1e-9)
+            np.testing.assert_allclose(ours.variance, nodes.variance, rtol=1e-9)
+            np.testing.assert_allclose(ours.fourth, nodes.fourth, rtol=1e-6)
+
+
+def test_a_new_group_has_the_law_of_all_groups() -> None:
+    with jax.enable_x64(True):
+        target, table, vector = placed("logistic", 2, 15)
+        theta, unit = target.space.theta(vector), new_unit(unit_of(table, 0))
+        # The density of a standard normal, without its constant.
+        assert abs(float(target.log_likelihood(vector, unit)) - np.log(2 * np.pi)) < 1e-9
+        found = target.integrated.integral.moments(theta, vector, unit)
+        root = root_of(EffectTerm("g", 2), theta, 0)
+        np.testing.assert_allclose(found.mean, 0.0, atol=1e-12)
+        np.testing.assert_allclose(found.variance, jnp.diagonal(root @ root.T), rtol=1e-9)
+
+
+def test_nodes_are_at_the_mode_and_follow_it() -> None:
+    with jax.enable_x64(True):
+        target, table, vector = placed("poisson", 2, 7)
+        unit = unit_of(table, 3)
+
+        def pull(u: Any) -> Any:
+            b = unit["centre"] + unit["slope"] @ u
+            return jax.grad(lambda each: target.integrated.joint(u, each, unit))(b)
+
+        assert np.abs(pull(vector)).max() < 1e-4
+        # To first order: a tenth of the way, a hundredth of the pull.
+        move = np.linspace(-1.0, 1.0, len(vector))
+        near, far = (np.abs(pull(vector + size * move)).max() for size in (1e-3, 1e-2))
+        assert near < 0.03 * far
+
+
+def test_units_do_not_depend_on_the_order_of_rows() -> None:
+    data = rows("logistic", 1)
+    order = np.argsort(data["g"], kind="stable")
+    here, there = (
+        gather_units(
+            {name: array[index] for name, array in data.items() if name != "g"},
+            make_grouping("g", data["g"][index]),
+            1,
+            4,
+        )
+        for index in (np.arange(len(order)), order)
+    )
+    for one, other in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert here["count"].sum() == len(order)
+
+
+@pytest.mark.parametrize("column", [np.array([0.5, 1.0]), np.ones((2, 2)), np.array([1j, 2j])])
+def test_what_is_no_group_is_refused(column: np.ndarray) -> None:
+    with pytest.raises(tb.InputError):
+        make_grouping("g", column)
