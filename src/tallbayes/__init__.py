@@ -19,7 +19,7 @@ _HOMES = {
     "Euler": "sampler.dynamics",
     "Exponential": "sampler.dynamics",
     "Full": "sampler.gradients",
-    "Groups": "model.groups",
+    "Groups": "model.groups.integral",
     "InputError": "errors",
     "Ladder": "estimator.ladder",
     "LedgerError": "errors",
@@ -120,7 +120,7 @@ if TYPE_CHECKING:
     from tallbayes.methods.randomised import Randomised, Randomized
     from tallbayes.methods.weighted import Weighted
     from tallbayes.model import constraints, families
-    from tallbayes.model.groups import Groups
+    from tallbayes.model.groups.integral import Groups
     from tallbayes.model.model import Model
     from tallbayes.programs.disk_cache import cache_programs
     from tallbayes.progress import Progress

@@ -14,8 +14,8 @@ import tallbayes as tb
 from tallbayes.groups.nodes import find_nodes, with_nodes
 from tallbayes.groups.placing import gather
 from tallbayes.groups.units import gather_units, make_grouping
-from tallbayes.model.groups import new_unit
-from tallbayes.model.mixed import EffectTerm, root_of, with_effects
+from tallbayes.model.groups.integral import new_unit
+from tallbayes.model.groups.mixed import EffectTerm, root_of, with_effects
 from tallbayes.setup.preparation import place
 
 GROUPS, EACH = 7, 6

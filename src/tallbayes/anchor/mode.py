@@ -106,8 +106,10 @@ def curvature_kept(anchor: Anchor) -> Curvature:
 
 
 def settle(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Anchor:
-    """A rough anchor climbed to the mode, from what is known where it stands; as it is where it is there."""
-    if off_mode(anchor) < _close(table.num_rows):
+    """A rough anchor climbed to the mode, from what is known where it stands; as it is where it is there. Only those
+    with a matrix are found roughly: an arrowhead's was moved away from its mode on purpose."""
+    rough = isinstance(anchor.precision, np.ndarray) and not anchor.is_diagonal
+    if not rough or off_mode(anchor) < _close(table.num_rows):
         return anchor
     survey = Survey(target, table, executor)
     here = climb(survey, expansion_at(anchor), _close(table.num_rows), table.num_rows)

@@ -38,7 +38,7 @@ from tallbayes.rows.on_disk import Stored
 from tallbayes.setup.balancing import Wish
 from tallbayes.setup.centre import set_up
 from tallbayes.setup.known import Known
-from tallbayes.setup.preparation import Placed, bind_rows, check_data, check_stored, place, refine_precision
+from tallbayes.setup.preparation import Placed, bind_rows, check_data, check_stored, place, refine_precision, require_model
 from tallbayes.setup.quantities import make_estimands, read_quantities
 from tallbayes.setup.record import recalled
 from tallbayes.watch import Watch, aside, begin
@@ -97,6 +97,7 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
 
 def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
     """The rows checked, the model bound to them, and both where paths can read them."""
+    require_model(asked.model)
     begin("checking rows")
     end, watch.end = watch.end, max(watch.end, time.monotonic() + LEAST_SECONDS_FOR_CHECKS)
     try:

@@ -6,5 +6,5 @@ centre     the mode of the marginal posterior, with nodes that follow
 integral   how many nodes, and what is left of the integral's error
 placing    from rows to units that are ready to be sampled
 
-The integral itself, and what is known of an effect given theta, are in `model.groups`.
+The integral itself, and what is known of an effect given theta, are in `model.groups.integral`.
 """

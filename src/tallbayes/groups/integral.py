@@ -19,7 +19,7 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.importance import in_float64
-from tallbayes.model.groups import GroupIntegral
+from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.model.groups import TOGETHER, Groups
+from tallbayes.model.groups.integral import TOGETHER, Groups
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
-from tallbayes.model.groups import GroupIntegral, Groups, first_nodes
+from tallbayes.model.groups.integral import GroupIntegral, Groups, first_nodes
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space, shaped

@@ -11,6 +11,7 @@ posterior           `Posterior`: expectation, quantile, interval, probability, d
 prediction          `Prediction`: mean and sd by row, and their errors; `Observation`
 prediction_errors   from sums over paths to predictions
 predictor           those sums, a block of rows at a time
+effects             moments of every group's effect, all groups streamed
 observations        how a new observation scatters about a prediction
 
 A run makes a `Posterior`; results and doors ask it, and make a `Predictor` of it. Only `reported`, `expectations`,

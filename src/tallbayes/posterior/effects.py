@@ -13,18 +13,19 @@ themselves are off by, held against twice as many at the mode, is part of every 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.model.groups import GroupIntegral
+from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.posterior.predictor import OwnResponse, Predictor, ends_of
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
+
+if TYPE_CHECKING:
+    from tallbayes.posterior.predictor import OwnResponse, Predictor
 
 ACCURACY = 0.01
 FEWEST_PATHS, MOST_PATHS = 16, 256
@@ -61,6 +62,8 @@ class EffectNumbers:
 
 def effects_of(posterior: Posterior, target: Target, units: Any, probability: float = 0.95) -> EffectNumbers:
     """Of units in memory, in their order."""
+    from tallbayes.posterior.predictor import OwnResponse
+
     assert target.integrated is not None
     response = OwnResponse(OfEffect(target, target.integrated.integral), lines=False, work=target.work(units))
     predictor = _predictor(posterior, response, units)
@@ -103,6 +106,8 @@ def _ends(probability: float, skew: Floats, excess: Floats) -> tuple[Floats, Flo
 
 def _predictor(posterior: Posterior, response: OwnResponse, units: Any) -> Predictor:
     """With as many paths as bring the error of a mean to a small part of the effect's own sd."""
+    from tallbayes.posterior.predictor import Predictor, ends_of
+
     count = len(jax.tree.leaves(units)[0])
     some = np.unique(np.linspace(0, count - 1, min(count, PILOT_UNITS)).astype(int))
     levels = [ends_of(posterior, level, np.float64)[:, :MOST_PATHS] for level in range(len(posterior.points))]

@@ -72,7 +72,7 @@ class Placed:
 
 def check_data(model: Model, data: Any) -> Any:
     """The rows as checked arrays, as the model wants them."""
-    _require_model(model)
+    require_model(model)
     arrays = check_rows(data)
     return model.check(arrays) if model.check is not None else arrays
 
@@ -82,7 +82,7 @@ def check_stored(model: Model, stored: Stored, weights: Any = None) -> tuple[Mod
 
     `weights` names the field that holds them. Where the table was made of columns, a row is a dict of these.
     """
-    _require_model(model)
+    require_model(model)
     arrays: dict[str, Any] = dict(stored.rows())
     columns = visible(stored.columns)
     if stored.columns:
@@ -111,7 +111,7 @@ def check_stored(model: Model, stored: Stored, weights: Any = None) -> tuple[Mod
     return (weighted(model) if weights is not None else model), arrays
 
 
-def _require_model(model: Any) -> None:
+def require_model(model: Any) -> None:
     if not isinstance(model, Model):
         raise ModelError(explain("a tb.Model", type(model).__name__, "tb.Model(log_prior, log_likelihood, initial)"))
 

@@ -19,7 +19,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimation.estimate import estimate
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
-from tallbayes.model.mixed import EffectTerm, root_of, with_effects
+from tallbayes.model.groups.mixed import EffectTerm, root_of, with_effects
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jnp
 from tallbayes.results.result import Result

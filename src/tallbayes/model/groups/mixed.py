@@ -2,7 +2,7 @@
 
     eta_i = x_i . beta + sum_t z_it . b_t[group_t(i)],     b ~ N(0, D_t),     D_t = T R T,  T = diag(scales)
 
-Of the terms t the first is integrated out: its groups are rows (`model.groups`), and its effect is a = L^-1 b, standard
+Of the terms t the first is integrated out: its groups are rows (`integral`), and its effect is a = L^-1 b, standard
 normal, with L L^T = D, so that nothing happens to it as a scale goes to nothing. The effects of the others, crossed or
 nested, are parameters like any other, with b itself for a parameter.
 
@@ -26,9 +26,9 @@ import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
 from tallbayes.model.constraints import correlation, half_normal, positive
-from tallbayes.model.groups import MOST_EFFECTS, Groups
+from tallbayes.model.groups.integral import MOST_EFFECTS, Groups
 from tallbayes.model.linear import Layout
-from tallbayes.model.linear_groups import LinearIntegral
+from tallbayes.model.groups.linear import LinearIntegral
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jax, jnp
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.model.groups import WEIGHT, EffectMoments, Groups, normal_nodes
+from tallbayes.model.groups.integral import WEIGHT, EffectMoments, Groups, normal_nodes
 from tallbayes.model.linear import Layout
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax, jnp
