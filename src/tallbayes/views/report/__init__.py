@@ -188,8 +188,9 @@ def _lead(result: Result, effects: Effects, settings: dict[str, Any]) -> str:
     what = "A posterior" if family is None else family.title
     size = f" with {counted(len(effects.all), kind)}" if effects.all else ""
     source = f" of {os.path.basename(str(settings['data']))}" if settings.get("data") else ""
-    known = result.cost.num_data > 0
-    given = f", given {counted(result.cost.num_data, 'row')}{source}" if known else ", of which no row was read yet"
+    known = result.num_rows > 0
+    groups = "".join(f", {each.groups:,} groups by {each.by}" for each in result.factors)
+    given = f", given {counted(result.num_rows, 'row')}{source}{groups}" if known else ", of which no row was read yet"
     # What the intervals say is no finding where their errors are not known.
     told = finding(effects) if result.status in KNOWN_ERRORS and result.is_sampled else ""
     told = f"At the heaviest mode, {told[:1].lower()}{told[1:]}" if told and result.modes else told

@@ -1,6 +1,7 @@
 """The first part of a report, the answer: a forest plot, every coefficient with its errors, and what else was asked.
 
 effects        ratios on a logarithmic axis where the family has them, else coefficients; then tables of both
+groups         see `report_groups`
 quantities     the user's own
 modes          see `report_modes`
 predictions    (label, Prediction) pairs
@@ -14,13 +15,14 @@ from itertools import groupby
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from tallbayes.results.coefficients import Number
+from tallbayes.results.coefficients import Number, shown_size
 from tallbayes.results.result import Result, family_of
 from tallbayes.results.verdict import has_numbers
 from tallbayes.views.advice import Door
 from tallbayes.views.numbers import UNKNOWN, rounded, share
 from tallbayes.views.report.effects import Effect, Effects
 from tallbayes.views.report.forest import ABOUT_MARKS, forest, noun
+from tallbayes.views.report.groups import groups
 from tallbayes.views.report.markup import (
     Markup,
     PageColumn,
@@ -59,7 +61,8 @@ def answer(
     """All of it, below its heading."""
     if not has_numbers(result):
         return element("p", "None: the run ended before it had a number.")
-    parts = [_effects(result, effects, door), _quantities(result, effects.others), modes(result, effects)]
+    parts = [_effects(result, effects, door), groups(result), _quantities(result, effects.others)]
+    parts += [modes(result, effects)]
     parts += [_predictions(result, predictions), _comparisons(comparisons)]
     return join(parts)
 
@@ -136,7 +139,7 @@ def _missed(result: Result, effects: Effects) -> dict[str, list[bool]]:
     found = {}
     for name in ("mean", "sd"):
         estimate = result.estimates.get(name)
-        if estimate is not None and estimate.structure.size == len(effects.all):
+        if estimate is not None and shown_size(result, estimate) == len(effects.all):
             missed = ~(estimate.flat_error <= estimate.flat_tolerance)
             found[name] = [bool(missed[each.place]) for each in effects.all]
     return found

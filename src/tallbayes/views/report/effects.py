@@ -21,6 +21,7 @@ from tallbayes.results.coefficients import (
     coefficients,
     end_tolerance,
     is_slope,
+    own_parameters,
     ratio_name,
 )
 from tallbayes.results.export import readable as with_readable_posterior
@@ -113,7 +114,7 @@ def effects_of(result: Result) -> Effects:
     """Of whatever the result has kept."""
     kept = readable(result)
     others = tuple(name for name in result if name not in kept.estimates)
-    found = coefficients(kept)
+    found = coefficients(kept, first=own_parameters(result))
     terms = terms_of(result, [each.name or "parameter" for each in found])
     has_quantiles = kept.posterior is not None
     tolerance, _ = end_tolerance(result)

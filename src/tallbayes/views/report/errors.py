@@ -153,7 +153,7 @@ def _price(result: Result, ends: Sequence[Estimate], unit: Floats) -> str:
     first, *others = parts
     more = "".join(f", of {accuracy} {price}" for accuracy, price in others)
     return (
-        f"This run took {result.cost.evaluations:,} row gradients in all. For every end, "
+        f"This run took {result.cost.evaluations:,} {result.unit} gradients in all. For every end, "
         f"a standard error of {first[0]} of a posterior sd takes {first[1]}{more}."
     )
 

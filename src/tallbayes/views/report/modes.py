@@ -13,7 +13,8 @@ from typing import Any
 
 from tallbayes.estimator.estimates import Status
 from tallbayes.results.coefficients import UNKNOWN, Number
-from tallbayes.results.result import Mode, Result
+from tallbayes.results.parts import Mode
+from tallbayes.results.result import Result
 from tallbayes.views.report.effects import Effects, effects_of
 from tallbayes.views.report.markup import (
     Markup,
