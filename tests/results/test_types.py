@@ -21,7 +21,8 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.results.coefficients import Coefficient, Number
 from tallbayes.results.comparisons import Comparison, Ratio
-from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Settings
+from tallbayes.results.parts import Cost, Level, Mode, Rates, Regression
+from tallbayes.results.result import Settings
 
 CLASSES = (
     tb.Result, tb.Estimate, tb.Tuning, Anchor, Coefficient, Comparison, Contraction, Cost, Level, Mode, Number,

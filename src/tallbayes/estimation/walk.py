@@ -41,7 +41,7 @@ from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import Placed, bind_rows, check_data, check_stored, place, refine_precision
 from tallbayes.setup.quantities import make_estimands, read_quantities
 from tallbayes.setup.record import recalled
-from tallbayes.watch import Watch, aside, begin
+from tallbayes.watch import Watch, aside, begin, count_by
 from tallbayes.workers.executors import Executor, default_executor
 from tallbayes.workers.sharing import Hired, hire
 
@@ -125,6 +125,7 @@ def _placed_groups(asked: Question, known: Known, gathered: Gathered) -> Placed:
     gradient = asked.method.gradient_for(known.num_rows)
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     begin("placing rows")
+    count_by("group")
     return aside(place_groups, gathered, asked.method.precision, shuffle, asked.accuracy.finest, default_executor())
 
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Ends, interval_ends
-from tallbayes.results.result import Mode, Result
+from tallbayes.results.parts import Mode
+from tallbayes.results.result import Result
 from tallbayes.views.advice import RUN, unquoted
 from tallbayes.views.headline import headline
 from tallbayes.views.tables import components, measured, places
