@@ -5,6 +5,7 @@ estimate       the door itself; a result whatever time there is
 walk           check, place, set up, plan, run: every package is entered once, in order
 interval_ends  more samples, for the ends of intervals
 conclusion     from a finished run to the result
+group_effects  the effects of a run's groups, when they are asked for
 extension      the same walk with a known start
 outline        what is known where a run had to end before its first paths
 mode_answers   the same question at the other modes

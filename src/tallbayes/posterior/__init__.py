@@ -11,8 +11,9 @@ posterior           `Posterior`: expectation, quantile, interval, probability, d
 prediction          `Prediction`: mean and sd by row, and their errors; `Observation`
 prediction_errors   from sums over paths to predictions
 predictor           those sums, a block of rows at a time
+effects             the effect of every group, and its errors
 observations        how a new observation scatters about a prediction
 
 A run makes a `Posterior`; results and doors ask it, and make a `Predictor` of it. Only `reported`, `expectations`,
-`predictor` and `observations` import JAX, so that a stored posterior opens without.
+`predictor`, `effects` and `observations` import JAX, so that a stored posterior opens without.
 """

@@ -17,7 +17,7 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
 from tallbayes.gaussian.arrowhead import Arrowhead
-from tallbayes.posterior.coordinates import Entries, Part, Reading
+from tallbayes.posterior.coordinates import Entries, Part, Reading, ScaleCurve
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.records.values import Codec, all_fields
@@ -110,5 +110,5 @@ def _fields(value: Any) -> dict[str, Any]:
 _ANSWERS = Contraction, Cost, DrawWeights, Effects, Estimate, Level, Mode, Rates, Regression, Result
 _CHOICES = Anchor, Arrowhead, Decision, Ladder, Structure, Trial, Tuning
 _GROUPS = Factor, VariancePartition
-_ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs, Weights
+_ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs, ScaleCurve, Weights
 _CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE, *_GROUPS), _fields)

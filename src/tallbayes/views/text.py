@@ -29,7 +29,15 @@ def describe(result: Result) -> str:
     sharper = f"; interval_tolerance={neat(top.tolerance)} asks for sharper ends" if top.verdict.has_rough_ends else ""
     said = [top.line, *([f"{ROUGH} {top.about_marks}{sharper}"] if top.about_marks else [])]
     lines = [line for each in said for line in textwrap.wrap(each, WIDTH, subsequent_indent="    ")]
-    return "\n\n".join(["\n".join(lines), details(result, ends)])
+    return "\n\n".join(["\n".join(lines), *_groups(result), details(result, ends)])
+
+
+def _groups(result: Result) -> list[str]:
+    """Shares of variance, where there are groups."""
+    from tallbayes.results.partition import known_partition
+
+    shares = known_partition(result)
+    return [] if shares is None else [str(shares)]
 
 
 def remarks(top: Headline) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from tallbayes.estimation.estimate import estimate
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.groups.factors import Factors, crossed_factor, spread_of, with_factors
-from tallbayes.model.mixed import EffectTerm, root_of, with_effects
+from tallbayes.model.mixed import EffectTerm, root_of, scales_and_correlations, with_effects
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jnp
 from tallbayes.results.result import Result
@@ -170,12 +170,7 @@ def _flat_report(fixed: Any, terms: tuple[EffectTerm, ...], theta: Any, units: A
     parts, effects = [fixed(own if len(own) > 1 else own["coefficients"], units)], []
     for place, term in enumerate(terms):
         to_own = units["effects"][place]
-        root = to_own @ root_of(term, theta, place)
-        covariance = root @ root.T
-        sd = jnp.sqrt(jnp.diagonal(covariance))
-        parts.append(sd)
-        if term.correlations:
-            parts.append(jnp.stack([covariance[j, k] / (sd[j] * sd[k]) for j in range(term.size) for k in range(j)]))
+        parts += scales_and_correlations(term, theta, place, to_own)
         if place:
             effects.append(jnp.ravel(theta[f"effects{place}"] @ to_own.T))
     # Last, so that whoever shows parameters can leave off what may be thousands.

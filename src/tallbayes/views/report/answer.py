@@ -20,7 +20,7 @@ from tallbayes.results.result import Result, family_of
 from tallbayes.results.verdict import has_numbers
 from tallbayes.views.advice import Door
 from tallbayes.views.numbers import UNKNOWN, rounded, share
-from tallbayes.views.report.effects import Effect, Effects
+from tallbayes.views.report.effects import Effect, ReportedEffects
 from tallbayes.views.report.forest import ABOUT_MARKS, forest, noun
 from tallbayes.views.report.groups import groups
 from tallbayes.views.report.markup import (
@@ -53,7 +53,7 @@ ABOUT_ERRORS = "± is the Monte Carlo error of the number before it (root mean s
 
 def answer(
     result: Result,
-    effects: Effects,
+    effects: ReportedEffects,
     predictions: Sequence[tuple[str, Prediction]],
     comparisons: Sequence[Comparison],
     door: Door,
@@ -67,14 +67,14 @@ def answer(
     return join(parts)
 
 
-def _effects(result: Result, effects: Effects, door: Door) -> Markup:
+def _effects(result: Result, effects: ReportedEffects, door: Door) -> Markup:
     if not effects.all:
         return join([])
     heading = element("h3", f"{noun(effects)}s".capitalize(), id="effects")
     return join([heading, forest(effects), _without_ratio(effects, door), *_tables(result, effects)])
 
 
-def _without_ratio(effects: Effects, door: Door) -> Markup | None:
+def _without_ratio(effects: ReportedEffects, door: Door) -> Markup | None:
     """Why some coefficients have no ratio."""
     without = effects.without_ratio
     if not without:
@@ -89,7 +89,7 @@ def _without_ratio(effects: Effects, door: Door) -> Markup | None:
     return element("p", why, "; for what they do together, ", typed(door.at_two_rows), ".", class_="soft footnote")
 
 
-def _tables(result: Result, effects: Effects) -> list[Markup]:
+def _tables(result: Result, effects: ReportedEffects) -> list[Markup]:
     """Of ratios where there are any, and of coefficients."""
     ends = ("2.5% end", "97.5% end") if effects.has_quantiles else ("mean \N{MINUS SIGN} 1.96 sd", "mean + 1.96 sd")
     kind = "coefficient" if effects.is_regression else "parameter"
@@ -116,7 +116,7 @@ def _tables(result: Result, effects: Effects) -> list[Markup]:
     return [_folded(summary, _table(caption, ratios, columns), len(ratios)), logs]
 
 
-def _columns(result: Result, effects: Effects, ends: tuple[str, str]) -> list[PageColumn]:
+def _columns(result: Result, effects: ReportedEffects, ends: tuple[str, str]) -> list[PageColumn]:
     """Of the coefficients themselves; those of which nothing is known are left out."""
     found, missed = [each.coefficient for each in effects.all], _missed(result, effects)
     rough = list(zip(*(each.is_rough for each in effects.all), strict=True))
@@ -134,7 +134,7 @@ def _columns(result: Result, effects: Effects, ends: tuple[str, str]) -> list[Pa
     return [*columns, PageColumn("accuracy", words, numeric=False)]
 
 
-def _missed(result: Result, effects: Effects) -> dict[str, list[bool]]:
+def _missed(result: Result, effects: ReportedEffects) -> dict[str, list[bool]]:
     """Of means and sds, which missed the accuracy that was asked for."""
     found = {}
     for name in ("mean", "sd"):
