@@ -84,7 +84,7 @@ def reading_of(target: Target, units: Any) -> Reading | None:
         curves = _curves_of(target, units)
         # Partial correlations are below 1.
         points = np.stack([np.zeros(size), np.linspace(0.2, 0.8, size) if curves else np.linspace(0.5, 1.5, size)])
-        offset, elsewhere = (np.asarray(_reported(target, point, units)) for point in points)
+        offset, elsewhere = (np.array(_reported(target, point, units)) for point in points)
         row, column, value = _entries(target, size, offset, units)
         told = offset + np.bincount(row, value * points[1][column], len(offset))
         for curve in curves:

@@ -98,7 +98,12 @@ def readable(result: Result) -> Result:
 
 
 def formula_of(result: Result) -> str | None:
-    return None if result.encoding is None else f"{result.encoding['response']} ~ {result.encoding['coding']['right']}"
+    """What was fitted, with its bars."""
+    if result.encoding is None:
+        return None
+    encoding: Any = result.encoding
+    bars = "".join(f" + {group['term']['text']}" for group in encoding.get("groups", ()))
+    return f"{encoding['response']} ~ {encoding['coding']['right']}{bars}"
 
 
 def attributes(result: Result) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.results.coefficients import end_tolerance, end_unit
+from tallbayes.results.coefficients import end_tolerance, end_unit, own_parameters
 from tallbayes.results.result import Result
 from tallbayes.results.verdict import has_numbers
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
@@ -114,7 +114,7 @@ def _about_ends(result: Result, effects: ReportedEffects) -> list[str]:
     """Their errors in posterior sds, their own rate and their price."""
     if result.posterior is None:
         return ["This run kept no posterior, so it has no quantiles: the ends shown are those of a normal law."]
-    ends = result.posterior.interval(0.95)
+    ends = result.posterior.interval(0.95, first=own_parameters(result))
     unit = end_unit(ends[0].flat_value, ends[1].flat_value)
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.stack([end.flat_error for end in ends]) / unit
