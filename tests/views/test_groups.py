@@ -129,3 +129,6 @@ def test_a_mixed_model_from_a_table_to_a_page(tmp_path: Path, capsys: pytest.Cap
     assert main(["report", str(out)]) == 0
     assert faults((out / "report.html").read_text()) == []
     assert main(["resume", str(out), "--tolerance", "0.25", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["effects", str(out)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 13
