@@ -18,7 +18,8 @@ from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
-from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Result
+from tallbayes.results.parts import Cost, Level, Mode, Rates, Regression
+from tallbayes.results.result import Result
 from tallbayes.structure import Structure
 from tallbayes.views.report import render_report
 

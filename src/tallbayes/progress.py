@@ -34,7 +34,8 @@ class Progress:
 
     Before there are samples to judge by, `error` and `target` are not numbers. `phase` says what is being done,
     `passes` counts its passes over rows, of the last of which `rows_done` out of `rows` are done, and `seconds_left` is
-    how long that one will go on at this rate. `budget_left` are the seconds until max_seconds.
+    how long that one will go on at this rate. `budget_left` are the seconds until max_seconds. Of a mixed model what is
+    counted are no rows, but groups: then that is the `unit`.
     """
 
     quantity: str
@@ -53,6 +54,7 @@ class Progress:
     compiling: bool = False
     seconds_left: float | None = None
     budget_left: float = inf
+    unit: str = "row"
 
     @property
     def has_error(self) -> bool:
@@ -87,6 +89,7 @@ def teller(report: Report) -> Callable[[Watch], None]:
                 compiling=watch.compiling > 0,
                 seconds_left=taken * (rows - done) / done if known else None,
                 budget_left=max(0.0, watch.end - now),
+                unit=watch.unit,
             )
         )
 
@@ -181,7 +184,7 @@ def in_phase(progress: Progress) -> str:
     if progress.compiling and not 0 < progress.rows_done < progress.rows:
         parts.append("compiling")
     elif 0 < progress.rows_done < progress.rows:
-        parts.append(f"{progress.rows_done:,} of {progress.rows:,} rows")
+        parts.append(f"{progress.rows_done:,} of {progress.rows:,} {progress.unit}s")
     elif progress.phase == SAMPLING:
         parts.append("first paths")
     if progress.seconds_left is not None:

@@ -34,7 +34,8 @@ class OutOfTime(BaseException):
 
 @dataclass(eq=False)
 class Watch:
-    """A deadline, and a look at what is under way: pass by pass of a phase, rows done out of those of the pass."""
+    """A deadline, and a look at what is under way: pass by pass of a phase, rows done out of those of the pass, or
+    what goes by another `unit` in their place."""
 
     end: float = inf
     started: float = field(default_factory=time.monotonic)
@@ -46,6 +47,7 @@ class Watch:
     rows: int = 0
     rows_done: int = 0
     rows_read: int = 0
+    unit: str = "row"
     pass_begun: float = 0.0
     compiling: int = 0
     found: Callable[[Any, int], None] | None = None
@@ -161,6 +163,13 @@ def begin_pass(rows: int) -> None:
     watch.passes += 1
     watch.rows, watch.rows_done, watch.pass_begun = rows, 0, time.monotonic()
     watch.show()
+
+
+def count_by(unit: str) -> None:
+    """What rows are from here on: groups of them."""
+    watch = _current.get()
+    if watch is not None:
+        watch.unit = unit
 
 
 def count_rows(rows: int) -> None:

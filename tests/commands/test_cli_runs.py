@@ -54,8 +54,8 @@ def test_any_status_but_converged_ends_with_code_3(
 def test_every_option_reaches_the_fit(fitted: Fitted, instead: Callable[..., Any], tmp_path: Path) -> None:
     seen = instead()
     options = (
-        "--family student_t --relative-tolerance 0.1 --prior-scale inf --intercept-scale 3 --raw --missing drop "
-        "--weights w --offset o --noise-scale 2 --degrees-of-freedom 5 --seed 7 --max-seconds 60 "
+        "--family student_t --relative-tolerance 0.1 --prior-scale inf --intercept-scale 3 --group-scale 2 --raw "
+        "--missing drop --weights w --offset o --noise-scale 2 --degrees-of-freedom 5 --seed 7 --max-seconds 60 "
         "--max-evaluations 1e6 --interval-tolerance 0.3 --method randomised --quiet"
     )
     out = tmp_path / "run"
@@ -71,6 +71,7 @@ def test_every_option_reaches_the_fit(fitted: Fitted, instead: Callable[..., Any
         "absolute_tolerance": None,
         "prior_scale": np.inf,
         "intercept_scale": 3.0,
+        "group_scale": 2.0,
         "standardise": False,
         "missing": "drop",
         "weights": "w",

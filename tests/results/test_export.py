@@ -16,7 +16,7 @@ from named_results import COEFFICIENTS, FORMULA, NUMBER, as_fitted, awkward_run,
 import tallbayes as tb
 from tallbayes.posterior.coordinates import Part
 from tallbayes.results import export
-from tallbayes.results.result import Regression
+from tallbayes.results.parts import Regression
 from tallbayes.structure import Structure
 from tallbayes.views import plots
 

@@ -21,11 +21,14 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.results.coefficients import Coefficient, Number
 from tallbayes.results.comparisons import Comparison, Ratio
-from tallbayes.results.result import Cost, Level, Mode, Rates, Regression, Settings
+from tallbayes.results.effects import Effects, EffectSource
+from tallbayes.results.partition import VariancePartition, VarianceShare
+from tallbayes.results.parts import Cost, Factor, Level, Mode, Rates, Regression
+from tallbayes.results.result import Settings
 
 CLASSES = (
-    tb.Result, tb.Estimate, tb.Tuning, Anchor, Coefficient, Comparison, Contraction, Cost, Level, Mode, Number,
-    Posterior, Prediction, Rates, Ratio, Regression, Settings, Trial,
+    tb.Result, tb.Estimate, tb.Tuning, Anchor, Coefficient, Comparison, Contraction, Cost, Factor, Level, Mode,
+    Number, Posterior, Prediction, Rates, Ratio, Regression, Settings, Trial, VariancePartition, VarianceShare,
 )  # fmt: skip
 FUNCTIONS = (tb.estimate, tb.fit, tb.load, tb.ingest, tb.open_table, tb.write_table)
 # In the shape of theta, or of what a function of it returns: a nested dict, an array, a number, as its owner wrote it.
@@ -48,7 +51,8 @@ def names() -> dict[str, Any]:
         "xarray": SimpleNamespace(DataTree=Elsewhere),
         "arviz": SimpleNamespace(InferenceData=Elsewhere),
     }
-    local = {each.__name__: each for each in (Coefficient, Comparison, Ratio, Prediction, Target)}
+    local = {each.__name__: each for each in (Coefficient, Comparison, Ratio, Prediction, Target, tb.Result)}
+    local |= {each.__name__: each for each in (Effects, EffectSource, VariancePartition)}
     return {**packages, **local, "Axes": Elsewhere}
 
 

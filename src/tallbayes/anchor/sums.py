@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 import tallbayes.gaussian.pytrees  # noqa: F401
+from tallbayes.gaussian.quadrature import normal_rule
 from tallbayes.gaussian.whitening import DenseWhitening
 from tallbayes.model.model import Target
-from tallbayes.model.quadrature import normal_rule
 from tallbayes.programs.later import jax, jitted, jnp
 from tallbayes.rows.table import TILE_ROWS
 

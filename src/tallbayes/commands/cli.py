@@ -1,4 +1,5 @@
-"""The command line: `tallbayes ingest`, `fit`, `show`, `predict`, `report` and `reproduce`; also `python -m tallbayes`.
+"""The command line: `tallbayes ingest`, `fit`, `show`, `effects`, `predict`, `report`, `reproduce`; also
+`python -m tallbayes`.
 
 This file holds how a command is read and how it ends, `options` what may be asked and the exit codes (beside those,
 141 where whoever read the output has gone), the other modules what is done.
@@ -20,7 +21,7 @@ from tallbayes.commands.options import COMMANDS, EXIT_CODES, Command, Option
 from tallbayes.errors import TallbayesError, explain
 
 KEYWORDS = (
-    "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|missing|unknown|weights|offset"
+    "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|group_scale|missing|unknown|weights|offset"
     "|noise_scale|degrees_of_freedom|interval_tolerance|seed|max_seconds|max_evaluations|method"
 )
 

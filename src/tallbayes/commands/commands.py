@@ -46,7 +46,7 @@ from tallbayes.watch import watching
 
 STOPPED_EARLY = 3
 ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
-MODEL = ("prior_scale", "intercept_scale", "missing", "weights", "offset")
+MODEL = ("prior_scale", "intercept_scale", "group_scale", "missing", "weights", "offset")
 FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
 BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
 ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "standardise", "method")
@@ -110,6 +110,8 @@ def _asked_again(place: Path, options: argparse.Namespace) -> argparse.Namespace
     if "formula" not in known:
         raise ResultFileError(explain(f"a run in {str(place)!r}", f"no whole {SETTINGS}", "tallbayes fit anew"))
     given = {name: inf if known.get(name) == "inf" else known.get(name) for name in ASKED}
+    # Of a run that was kept before there were groups.
+    given["group_scale"] = given["group_scale"] or 1.0
     changes = {name: value for name, value in vars(options).items() if name in ASKED and value is not None}
     if any(name in changes for name in ACCURACIES):
         given |= dict.fromkeys(ACCURACIES)

@@ -125,10 +125,11 @@ BUDGET = (
     _option("--dask", "run on the workers of a dask cluster, such as tcp://10.0.0.1:8786", "ADDRESS"),
 )
 MODEL = (
-    _option("--formula", 'such as "late ~ hour + C(carrier)"', required=True),
+    _option("--formula", 'such as "late ~ hour + C(carrier)", or "late ~ hour + (1 | carrier)"', required=True),
     _option("--family", f"{', '.join(CATALOGUE)}; default logistic; names of R and brms too", default="logistic"),
     _number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
     _number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),
+    _number("--group-scale", "scales of group effects ~ half-normal(S); default 1", "S", default=1.0),
     _flag("--raw", "state priors for columns as they are, not standardised"),
     _choice("--standardise", "columns of numbers, the default, or levels of categories too", "numbers", "all"),
     _choice("--missing", "rows with missing values; default error", "error", "drop"),
@@ -217,6 +218,23 @@ SHOW = Command(
     epilog="example:\n  tallbayes show run1 --full\n",
     options={"": (RUN, FORM)},
 )
+EFFECTS = Command(
+    "effects",
+    help="write the effects of all groups",
+    usage="RUN [--by FACTOR] [--out FILE] [--force]",
+    description="Mean, sd and 95% interval of the effect of every group of a mixed model, each number with its Monte "
+    "Carlo error, beside the rows of the group and the plain mean of their response (raw).",
+    epilog="example:\n  tallbayes effects run1 --by school --out effects.parquet\n",
+    options={
+        "": (
+            RUN,
+            _option("--by", "the factor, where there are several", "FACTOR"),
+            _path("--out", "a .csv, .parquet or .arrow file; else CSV is printed", "FILE"),
+            _flag("--force", "replace --out if it exists"),
+        )
+    },
+    module="effects",
+)
 PREDICT = Command(
     "predict",
     help="predict the response of new rows",
@@ -270,4 +288,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, PREDICT, REPORT, REPRODUCE)
+COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, REPRODUCE)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tallbayes.estimation.group_effects import effect_source
+from tallbayes.estimation.group_effects import effect_source, factors_of
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import cost_growth, mean_decay, variance_decay
 from tallbayes.estimator.run import Run, consistency_scores
@@ -19,7 +19,8 @@ from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
-from tallbayes.results.result import Cost, Level, Rates, Regression, Result
+from tallbayes.results.parts import Cost, Level, Rates, Regression
+from tallbayes.results.result import Result
 from tallbayes.sampler.levels import Problem
 from tallbayes.sampler.roles import Dynamics
 from tallbayes.setup.corners import corner_note
@@ -50,6 +51,7 @@ def conclude(
         strict=True,
     )
     posterior = posterior_of(finished, prepared)
+    factors = factors_of(prepared)
     converged = finished.status is Status.converged
     status = Status.rough_integrals if rough and converged else finished.status
     return Result(
@@ -70,12 +72,14 @@ def conclude(
         settings=settings,
         tuning=finished.tuning,
         notes=(
+            *(factor.note for factor in factors),
             *search[1],
             *_notes_of_tails(run),
             *_notes_of_slow(run),
             *_notes_of_corners(prepared, converged),
         ),
         posterior=posterior,
+        factors=factors,
         effect_source=effect_source(posterior, prepared),
         regression=regression_of(prepared.target),
         random_tail=finished.randomised is not None,

@@ -31,7 +31,8 @@ from tallbayes.methods.weighted import Weighted, weighted_first
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jax
 from tallbayes.progress import Report, in_phase, reporter, teller
-from tallbayes.results.result import Cost, Result
+from tallbayes.results.parts import Cost
+from tallbayes.results.result import Result
 from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import bind_rows, check_data
 from tallbayes.setup.quantities import read_quantities

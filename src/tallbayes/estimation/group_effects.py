@@ -13,6 +13,7 @@ from tallbayes.posterior.effects import effects_of
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.later import jax
 from tallbayes.results.effects import Effects, EffectSource
+from tallbayes.results.parts import Factor
 from tallbayes.setup.preparation import Prepared
 
 
@@ -21,6 +22,17 @@ def effect_source(posterior: Posterior | None, prepared: Prepared) -> EffectSour
     if posterior is None or prepared.target.integrated is None or prepared.grouping is None:
         return None
     return EffectSource(partial(_find, posterior, prepared))
+
+
+def factors_of(prepared: Prepared) -> tuple[Factor, ...]:
+    """The factor whose effects are integrated out; none where there are no groups."""
+    target, grouping = prepared.target, prepared.grouping
+    if target.integrated is None or grouping is None:
+        return ()
+    counts, nodes = grouping.counts, getattr(target.integrated.integral, "nodes", 1)
+    sizes = int(counts.min()), float(np.median(counts)), int(counts.max())
+    error = prepared.integral_error
+    return (Factor(grouping.by, _names(target), len(counts), int(counts.sum()), *sizes, nodes, error),)
 
 
 def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:

@@ -22,7 +22,8 @@ from tallbayes.errors import TallbayesError
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import Budget
 from tallbayes.programs.later import jax, jnp
-from tallbayes.results.result import Mode, Result
+from tallbayes.results.parts import Mode
+from tallbayes.results.result import Result
 from tallbayes.setup.preparation import Prepared
 
 MATTERS = 1e-3

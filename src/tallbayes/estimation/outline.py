@@ -23,7 +23,8 @@ from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.run import gaussian_summary
 from tallbayes.moments import Floats
-from tallbayes.results.result import Cost, Rates, Result
+from tallbayes.results.parts import Cost, Rates
+from tallbayes.results.result import Result
 from tallbayes.setup.known import Known
 from tallbayes.setup.quantities import make_estimands
 from tallbayes.structure import Structure

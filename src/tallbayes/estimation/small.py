@@ -28,7 +28,8 @@ from tallbayes.model.weights import weigh
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.progress import Report, reporter, teller
-from tallbayes.results.result import Regression, Result
+from tallbayes.results.parts import Regression
+from tallbayes.results.result import Result
 from tallbayes.setup.preparation import check_data
 from tallbayes.structure import Structure
 from tallbayes.watch import aside, begin, watching

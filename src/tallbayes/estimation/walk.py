@@ -38,10 +38,18 @@ from tallbayes.rows.on_disk import Stored
 from tallbayes.setup.balancing import Wish
 from tallbayes.setup.centre import set_up
 from tallbayes.setup.known import Known
-from tallbayes.setup.preparation import Placed, bind_rows, check_data, check_stored, place, refine_precision, require_model
+from tallbayes.setup.preparation import (
+    Placed,
+    bind_rows,
+    check_data,
+    check_stored,
+    place,
+    refine_precision,
+    require_model,
+)
 from tallbayes.setup.quantities import make_estimands, read_quantities
 from tallbayes.setup.record import recalled
-from tallbayes.watch import Watch, aside, begin
+from tallbayes.watch import Watch, aside, begin, count_by
 from tallbayes.workers.executors import Executor, default_executor
 from tallbayes.workers.sharing import Hired, hire
 
@@ -126,6 +134,7 @@ def _placed_groups(asked: Question, known: Known, gathered: Gathered) -> Placed:
     gradient = asked.method.gradient_for(known.num_rows)
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     begin("placing rows")
+    count_by("group")
     return aside(place_groups, gathered, asked.method.precision, shuffle, asked.accuracy.finest, default_executor())
 
 

@@ -19,7 +19,8 @@ from tallbayes.posterior.parameters import Live
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.coefficients import INTERVAL, end_unit
-from tallbayes.results.result import Cost, DrawWeights, Rates, Regression, Result
+from tallbayes.results.parts import Cost, DrawWeights, Rates, Regression
+from tallbayes.results.result import Result
 from tallbayes.weighing.rounds import SHARE, Weighed, Weighing, replicate_up, weigh_up
 from tallbayes.weighing.weights import Weights
 

@@ -18,7 +18,7 @@ from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.anchor.mode import anchor_at
 from tallbayes.anchor.screening import log_densities
 from tallbayes.estimation.conclusion import regression_of
-from tallbayes.estimation.group_effects import effect_source
+from tallbayes.estimation.group_effects import effect_source, factors_of
 from tallbayes.estimation.question import FINE_SHARE, Question, read_changes
 from tallbayes.estimation.small import MOST_NUMBERS, MOST_PARAMETERS, MOST_ROWS, MOST_ROWS_READ
 from tallbayes.estimation.weighed import HandedOver, conclude_weighed, finish_weighing
@@ -265,7 +265,9 @@ def _finished(wanted: WantedRows, weighing: Weighing, started: float) -> Result 
 
 def _described(prepared: Prepared, weighed: Weighed, **parts: Any) -> Result:
     found = conclude_weighed(weighed, standing_bias=prepared.integral_error, **parts)
-    return replace(found, effect_source=effect_source(found.posterior, prepared))
+    factors = factors_of(prepared)
+    notes = (*(factor.note for factor in factors), *found.notes)
+    return replace(found, notes=notes, factors=factors, effect_source=effect_source(found.posterior, prepared))
 
 
 def _extend(wanted: WantedRows, weighing: Weighing, **changes: Any) -> Result:

@@ -2,5 +2,6 @@
 
 whitening   the role, and its values for a matrix and for a diagonal
 arrowhead   a diagonal with a few dense rows beside it, as a category of many levels has; and its whitening
+quadrature  Gaussian integrals in one dimension
 pytrees     all of them as arguments of compiled programs
 """

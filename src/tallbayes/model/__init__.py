@@ -11,8 +11,9 @@
     densities     log p(y | eta) of one row
     noise         how y scatters about its mean: variance and CDF; needs no JAX
     families      the models of `tb.families`, made of the above
-    quadrature    Gaussian integrals in one dimension
     links         what a family predicts, and its integrals
+    groups        Groups, effects by group that are integrated out
+    mixed         families with effects by group
 
 A new family is a record in `catalogue`, a density, and a function in `families` that puts the two together. All that
 has no underscore may be used from outside.

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import gammainccinv, gammaincinv
 
+from tallbayes.gaussian.quadrature import Curve, Integral, integrate
 from tallbayes.model.catalogue import CATALOGUE
-from tallbayes.model.quadrature import Curve, Integral, integrate
 
 OUTSIDE = 1e-15
 ROUNDING = 2.0**-22

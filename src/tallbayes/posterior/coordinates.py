@@ -2,6 +2,8 @@
 
     reported = offset + A theta,   theta = c(u) part by part (see `constraints`),   A sparse, or the identity
 
+but for the scales and correlations of group effects in the units of a table, which are curved (`ScaleCurve`).
+
 A reported number is a line where it is g(direction . u), with g the identity or a monotone function: then its law
 under a Gaussian is known, and its quantiles are g of those of direction . u.
 """
@@ -46,6 +48,28 @@ class Entries:
     row: np.ndarray
     column: np.ndarray
     value: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleCurve:
+    """Scales and correlations of correlated group effects, reported from a `row` on, as those of (B L)(B L)^T.
+
+    L is made of the scales and the partial correlations that stand in theta from these columns on; see `model.mixed`.
+    """
+
+    row: int
+    scales: int
+    correlations: int
+    matrix: Floats
+
+    @property
+    def size(self) -> int:
+        """Effects a group."""
+        return len(self.matrix)
+
+    @property
+    def rows(self) -> range:
+        return range(self.row, self.row + self.size * (self.size + 1) // 2)
 
 
 class ReportedLine(NamedTuple):
@@ -126,6 +150,7 @@ class Reading:
     parts: tuple[Part, ...]
     entries: Entries | None = None
     offset: Floats | None = None
+    curves: tuple[ScaleCurve, ...] = ()
 
     @property
     def dimension(self) -> int:
@@ -133,6 +158,8 @@ class Reading:
 
     def line(self, component: int) -> ReportedLine | None:
         """A reported number as a line; None where it is none."""
+        if any(component in curve.rows for curve in self.curves):
+            return None
         if self.entries is None:
             columns, values, offset = np.array([component]), np.ones(1), 0.0
         else:

@@ -26,10 +26,10 @@ from scipy.special import gammaincinv
 from scipy.stats import norm
 
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.quadrature import normal_rule
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
-from tallbayes.model.quadrature import normal_rule
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Observation, Prediction

@@ -128,11 +128,13 @@ class Posterior:
         found = side_by_side(parts, name, structure, len(wanted))
         return found if np.ndim(p) else replace(found, structure=structure)
 
-    def interval(self, probability: float = 0.95, what: What = None) -> tuple[Estimate, Estimate]:
-        """The ends of equal-tailed intervals: quantiles with their errors."""
+    def interval(
+        self, probability: float = 0.95, what: What = None, first: int | None = None
+    ) -> tuple[Estimate, Estimate]:
+        """The ends of equal-tailed intervals: quantiles with their errors, of which see the arguments."""
         if not 0 < probability < 1:
             raise InputError(explain("a probability strictly between 0 and 1", repr(probability), "0.95"))
-        both = self.quantile([(1 - probability) / 2, (1 + probability) / 2], what)
+        both = self.quantile([(1 - probability) / 2, (1 + probability) / 2], what, first=first)
         structure = both.structure.children[0]
         lower, upper = both.part(slice(structure.size), "lower"), both.part(slice(structure.size, None), "upper")
         return replace(lower, structure=structure), replace(upper, structure=structure)

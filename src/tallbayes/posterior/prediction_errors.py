@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.estimator.allocation import TRUSTED_SAMPLES, floored_variance, sum_errors
-from tallbayes.model.quadrature import powers
+from tallbayes.gaussian.quadrature import powers
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.telescoping import Rungs

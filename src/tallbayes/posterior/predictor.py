@@ -23,9 +23,9 @@ import numpy as np
 
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.arrowhead import ArrowWhitening
+from tallbayes.gaussian.quadrature import normal_rule, shifted
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted, unseen_classes
-from tallbayes.model.quadrature import normal_rule, shifted
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction

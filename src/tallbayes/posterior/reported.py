@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.model import constraints
+from tallbayes.model.groups.mixed import EffectTerm, scales_and_correlations
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
-from tallbayes.posterior.coordinates import Entries, Part, Reading
+from tallbayes.posterior.coordinates import Entries, Part, Reading, ScaleCurve
 from tallbayes.structure import Structure
 
 FEW_COLUMNS = 512
@@ -28,6 +29,7 @@ class StoredReader:
 
     parts: tuple[Part, ...]
     structure: Structure = field(compare=True)
+    curves: tuple[tuple[int, int, int], ...] = ()
 
     reports_itself = False
     reports_linearly = False
@@ -45,18 +47,24 @@ class StoredReader:
         flat = jnp.concatenate(pieces)
         if units is not None:
             terms = units["value"].astype(flat.dtype) * flat[units["column"]]
+            theta = flat
             flat = units["offset"].astype(flat.dtype) + jax.ops.segment_sum(terms, units["row"], self.structure.size)
+            for places, matrix in zip(self.curves, units["matrices"], strict=True):
+                curved = _curved(places, theta, matrix.astype(flat.dtype))
+                flat = jax.lax.dynamic_update_slice_in_dim(flat, curved, places[0], 0)
         return self.structure.build(flat, number=lambda each: each)
 
 
 def reader_of(reading: Reading) -> tuple[StoredReader, Any]:
     """A reader and its units."""
-    units = None
+    units: dict[str, Any] | None = None
     if reading.entries is not None:
         entries = reading.entries
         offset = np.zeros(reading.structure.size) if reading.offset is None else reading.offset
         units = {"row": entries.row, "column": entries.column, "value": entries.value, "offset": offset}
-    return StoredReader(reading.parts, reading.structure), units
+        units["matrices"] = [curve.matrix for curve in reading.curves]
+    places = tuple((curve.row, curve.scales, curve.correlations) for curve in reading.curves)
+    return StoredReader(reading.parts, reading.structure, places), units
 
 
 def reading_of(target: Target, units: Any) -> Reading | None:
@@ -73,14 +81,48 @@ def reading_of(target: Target, units: Any) -> Reading | None:
         np.size(leaf) for leaf in jax.tree.leaves(jax.eval_shape(target.space.theta, np.zeros(target.dimension)))
     )
     with jax.enable_x64(True):
-        points = np.stack([np.zeros(size), np.linspace(0.5, 1.5, size)])
-        offset, elsewhere = (np.asarray(_reported(target, point, units)) for point in points)
+        curves = _curves_of(target, units)
+        # Partial correlations are below 1.
+        points = np.stack([np.zeros(size), np.linspace(0.2, 0.8, size) if curves else np.linspace(0.5, 1.5, size)])
+        offset, elsewhere = (np.array(_reported(target, point, units)) for point in points)
         row, column, value = _entries(target, size, offset, units)
-    told = offset + np.bincount(row, value * points[1][column], len(offset))
+        told = offset + np.bincount(row, value * points[1][column], len(offset))
+        for curve in curves:
+            offset[curve.rows], straight = 0.0, ~np.isin(row, curve.rows)
+            row, column, value = row[straight], column[straight], value[straight]
+            places = curve.row, curve.scales, curve.correlations
+            told[curve.rows] = _curved(places, jnp.asarray(points[1]), curve.matrix)
     if not np.allclose(elsewhere, told, rtol=1e-9, atol=1e-9 * np.abs(value).max(initial=0.0)):
         return None
     entries = Entries(row.astype(np.int32), column.astype(np.int32), value)
-    return Reading(target.structure, parts, entries, offset)  # type: ignore[arg-type]
+    return Reading(target.structure, parts, entries, offset, curves)  # type: ignore[arg-type]
+
+
+def _curves_of(target: Target, units: Any) -> tuple[ScaleCurve, ...]:
+    """Of a mixed model by a formula, the scales and correlations of effects that are correlated."""
+    if target.integrated is None or not isinstance(units, dict) or "effects" not in units:
+        return ()
+    theta = jax.eval_shape(target.space.theta, np.zeros(target.dimension))
+    sizes = {str(path[0].key): np.size(leaf) for path, leaf in jax.tree.leaves_with_path(theta)}
+    first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    matrices = [np.asarray(each, np.float64) for each in units["effects"]]
+    counts = [len(m) + sizes.get(f"correlations{t}", 0) for t, m in enumerate(matrices)]
+    assert target.structure is not None
+    after = sum(size for name, size in sizes.items() if name.startswith("effects"))
+    row, found = target.structure.size - after - sum(counts), []
+    for t, (matrix, count) in enumerate(zip(matrices, counts, strict=True)):
+        if f"correlations{t}" in sizes:
+            found.append(ScaleCurve(row, first[f"scales{t}"], first[f"correlations{t}"], matrix))
+        row += count
+    return tuple(found)
+
+
+def _curved(places: tuple[int, int, int], theta: jax.Array, matrix: Any) -> jax.Array:
+    """Scales and correlations as they are reported, of a flat theta."""
+    size, (_, scales, correlations) = len(matrix), places
+    own = {"scales0": theta[scales : scales + size]}
+    own["correlations0"] = theta[correlations : correlations + size * (size - 1) // 2]
+    return jnp.concatenate(scales_and_correlations(EffectTerm("", size), own, 0, matrix))
 
 
 def _entries(target: Target, size: int, offset: Floats, units: Any) -> tuple[np.ndarray, np.ndarray, Floats]:

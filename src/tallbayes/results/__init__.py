@@ -1,9 +1,12 @@
 """Results: what a run hands over, and what people ask of it.
 
-result         `Result` and its parts: levels, rates, cost, regression, other modes
+parts          what a result is made of: levels, rates, cost, regression, factors of groups, other modes
+result         `Result`
 terms          what the names of coefficients say, and which of them stand alone
 coefficients   mean, sd and interval of every parameter, each number with its error
 verdict        which numbers are as accurate as was asked, and which are not
+effects        every group's own effect
+partition      shares of variance between groups and within
 comparisons    ratios, and one thing against another
 new_rows       what a prediction reads of them, their numbers, and those that cannot be predicted
 predictions    new rows in the terms of the fit, in memory or from file to file

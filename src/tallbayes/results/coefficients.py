@@ -16,7 +16,7 @@ from tallbayes.estimator.estimates import Estimate, side_by_side
 from tallbayes.model.catalogue import EXTRAS
 from tallbayes.moments import Floats
 from tallbayes.results.result import Result, family_of
-from tallbayes.results.terms import INTERCEPTS, terms_of
+from tallbayes.results.terms import INTERCEPTS, is_group_scale, terms_of
 from tallbayes.structure import Structure
 
 INTERVAL = (0.025, 0.975)
@@ -77,12 +77,13 @@ class Coefficient:
         return lower, upper
 
 
-def coefficients(result: Result, probability: float = 0.95) -> tuple[Coefficient, ...]:
-    """Of all parameters, in their order."""
+def coefficients(result: Result, probability: float = 0.95, first: int | None = None) -> tuple[Coefficient, ...]:
+    """Of all parameters or of the first, in their order."""
     if not 0 < probability < 1:
         raise InputError(explain("a probability strictly between 0 and 1", repr(probability), "0.95"))
     names = parameter_names(result)
-    means, sds = (_numbers(result.estimates.get(each), len(names)) for each in ("mean", "sd"))
+    means, sds = (_numbers(result.estimates.get(each), len(names))[:first] for each in ("mean", "sd"))
+    names = names[:first]
     lower, median, upper = _quantiles(result, probability, len(names))
     laplace = _laplace(result, len(names))
     rows = zip(names, means, sds, lower, upper, median, *laplace, strict=True)
@@ -183,6 +184,28 @@ def parameter_names(result: Result) -> list[str]:
     return []
 
 
+def own_parameters(result: Result) -> int | None:
+    """How many parameters stand before the effects of groups, which may be thousands and have a table of their own;
+    None where none are."""
+    return next((factor.first for factor in result.factors if factor.first is not None), None)
+
+
+def least(*counts: int | None) -> int | None:
+    """The least of some limits; None is no limit.
+
+    >>> least(None, 40, 7), least(None)
+    (7, None)
+    """
+    return min((count for count in counts if count is not None), default=None)
+
+
+def shown_size(result: Result, estimate: Estimate) -> int:
+    """How many components of a quantity are shown, where there is room: those of the effects of groups are not."""
+    own, size = own_parameters(result), estimate.structure.size
+    by_parameter = estimate.name in ("mean", "sd") and own is not None
+    return size if not by_parameter or own is None or size <= own else own
+
+
 def ratio_name(result: Result) -> str | None:
     """What exp of a coefficient is called in this family; None where it is nothing."""
     family = family_of(result)
@@ -191,7 +214,7 @@ def ratio_name(result: Result) -> str | None:
 
 def is_slope(name: str) -> bool:
     """Whether it is the name of a coefficient: not so that of an intercept, nor of a noise scale."""
-    return name.split(".")[-1].split("[")[0] not in (*INTERCEPTS, *EXTRAS)
+    return name.split(".")[-1].split("[")[0] not in (*INTERCEPTS, *EXTRAS) and not is_group_scale(name)
 
 
 def is_ratio(name: str, result: Result) -> bool:
@@ -200,10 +223,13 @@ def is_ratio(name: str, result: Result) -> bool:
 
 
 def are_ratios(names: Sequence[str], result: Result) -> list[bool]:
-    """Of every parameter, whether exp of it is a ratio: that of a slope whose column can change by itself."""
+    """Of every parameter, whether exp of it is a ratio: that of a slope whose column can change by itself, and
+    that is no effect of a group."""
     if ratio_name(result) is None:
         return [False] * len(names)
-    return [is_slope(name) and term.is_alone for name, term in zip(names, terms_of(result, names), strict=True)]
+    apart = tuple(f"{name}|{factor.by}[" for factor in result.factors for name in factor.names)
+    terms = zip(names, terms_of(result, names), strict=True)
+    return [is_slope(name) and term.is_alone and not name.startswith(apart) for name, term in terms]
 
 
 def _numbers(estimate: Estimate | None, count: int) -> list[Number]:
@@ -216,7 +242,7 @@ def _quantiles(result: Result, probability: float, count: int) -> list[list[Numb
     if result.posterior is None:
         return [[UNKNOWN] * count] * 3
     tail = (1 - probability) / 2
-    found = result.posterior.quantile([tail, 0.5, 1 - tail])
+    found = result.posterior.quantile([tail, 0.5, 1 - tail], first=count)
     numbers = _numbers(found, 3 * count)
     return [numbers[part * count : (part + 1) * count] for part in range(3)]
 

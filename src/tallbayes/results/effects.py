@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.moments import Floats
+from tallbayes.rows.atomic import replacing
 
 if TYPE_CHECKING:
     import pandas
 
+    from tallbayes.results.partition import VariancePartition
     from tallbayes.results.result import Result
 
 SHOWN = 5
@@ -76,6 +81,50 @@ class Effects:
         """A data frame of the columns."""
         return require_extra("pandas", "data", "data frames").DataFrame(self.columns())
 
+    def write(self, path: str | os.PathLike[str]) -> int:
+        """All of them into a .csv, .parquet or .arrow file, a row a group and effect; the number of rows."""
+        from tallbayes.rows.formats import WRITERS
+
+        place = Path(path)
+        if place.suffix not in WRITERS:
+            raise InputError(explain(f"a path ending in {' or '.join(WRITERS)}", repr(place.name), "effects.parquet"))
+        table = require_extra("pyarrow", "data", "files of effects").table(self.columns())
+        with replacing(place) as partial:
+            writer = WRITERS[place.suffix](partial, table.schema)
+            try:
+                writer.write_table(table)
+            finally:
+                writer.close()
+        return int(table.num_rows)
+
+    @property
+    def has_raw(self) -> bool:
+        """Whether there is a plain mean of a response."""
+        return bool(np.any(np.isfinite(self.raw)))
+
+    @cached_property
+    def kept(self) -> Floats:
+        """Of every group how much of the variance between groups is in its mean, 1 - sd^2 / (E sd^2 + Var mean).
+
+        One where a group's own rows decide, none where it is drawn all the way to the others.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.clip(1 - self.sd**2 / self._variance, 0.0, 1.0)
+
+    def usual_kept(self, effect: int = 0) -> tuple[float, float]:
+        """Its median over groups, and the error of that: how far errors of all numbers together could move it."""
+        middle = np.mean(self.mean, axis=0)
+        each = 2 * self.sd * self.sd_error
+        both = np.mean(each + 2 * np.abs(self.mean - middle) * self.mean_error, axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = (each + (1 - self.kept) * both) / self._variance
+        return float(np.median(self.kept[:, effect])), float(np.median(errors[:, effect]))
+
+    @property
+    def _variance(self) -> Floats:
+        """Between groups, by effect: that of the means, and what is unknown of each."""
+        return np.asarray(np.mean(self.sd**2, axis=0) + np.var(self.mean, axis=0))
+
     def extremes(self, effect: int = 0, most: int = SHOWN) -> list[int]:
         """Places of the lowest and of the highest means, in their order; all where they are few."""
         order = np.argsort(self.mean[:, effect], kind="stable")
@@ -84,18 +133,18 @@ class Effects:
         return [int(each) for each in (*order[:most], *order[-most:])]
 
     def __str__(self) -> str:
-        from tallbayes.views.tables import effects
-        from tallbayes.views.text import laid_out
+        from tallbayes.views.groups import effects_text
 
-        return "\n\n".join(laid_out(*effects(self, place)) for place in range(len(self.names)))
+        return effects_text(self)
 
 
 @dataclass(eq=False)
 class EffectSource:
-    """Effects that are found when they are first asked for, and kept."""
+    """Effects that are found when they are first asked for, and kept; and so the partition of variance."""
 
     find: Callable[[], tuple[Effects, ...]]
     found: tuple[Effects, ...] | None = field(default=None)
+    partition: VariancePartition | None = field(default=None)
 
     def __call__(self) -> tuple[Effects, ...]:
         if self.found is None:
@@ -108,6 +157,12 @@ def known_effects(result: Result) -> tuple[Effects, ...]:
     if result.stored_effects:
         return result.stored_effects
     return () if result.effect_source is None else result.effect_source()
+
+
+def found_effects(result: Result) -> tuple[Effects, ...]:
+    """Those that were found before, so that to show them takes no time."""
+    source = result.effect_source
+    return result.stored_effects or (() if source is None else source.found or ())
 
 
 def effects(result: Result, by: str | None = None) -> Effects:

@@ -5,8 +5,9 @@
     to_inferencedata   the same groups as an arviz.InferenceData, for ArviZ before 1.0
 
 Groups: `posterior`, draws for plots (chain, draw, ...); `estimates`, what to_pandas has by parameter; `quantities`,
-what else was asked for; `levels`, what every level did. Numbers to report are in `estimates` and `quantities`: the
-draws are ends of fine paths, few of them and each with the bias of its level.
+what else was asked for; `levels`, what every level did; of a mixed model `effects_school`, what is known of every
+group by school. Numbers to report are in `estimates` and `quantities`: the draws are ends of fine paths, few of them
+and each with the bias of its level.
 """
 
 from __future__ import annotations
@@ -22,9 +23,14 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.estimator.estimates import Estimate
+from tallbayes.model.catalogue import EXTRAS
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
+from tallbayes.results.effects import NUMBERS as EFFECT_NUMBERS
+from tallbayes.results.effects import Effects, known_effects
+from tallbayes.results.parts import Factor
 from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.terms import is_group_scale
 from tallbayes.structure import Structure
 
 NUMBERS = ("mean", "sd", "median", "lower", "upper")
@@ -55,6 +61,8 @@ def to_pandas(result: Result, probability: float = 0.95) -> Any:
         columns = {each: np.append(values, found.get(each, nothing)) for each, values in columns.items()}
     frame = pandas.DataFrame(columns, index=pandas.Index(names, name="parameter"))
     frame.attrs |= {"probability": probability, "status": str(result.status)}
+    if result.factors:
+        frame.attrs["groups"] = {factor.by: factor.groups for factor in result.factors}
     return frame
 
 
@@ -90,7 +98,12 @@ def readable(result: Result) -> Result:
 
 
 def formula_of(result: Result) -> str | None:
-    return None if result.encoding is None else f"{result.encoding['response']} ~ {result.encoding['coding']['right']}"
+    """What was fitted, with its bars."""
+    if result.encoding is None:
+        return None
+    encoding: Any = result.encoding
+    bars = "".join(f" + {group['term']['text']}" for group in encoding.get("groups", ()))
+    return f"{encoding['response']} ~ {encoding['coding']['right']}{bars}"
 
 
 def attributes(result: Result) -> dict[str, Any]:
@@ -103,7 +116,8 @@ def attributes(result: Result) -> dict[str, Any]:
         "converged": int(result.converged),
         "formula": formula_of(result),
         "family": None if result.regression is None else result.regression.family,
-        "num_data": cost.num_data,
+        "num_data": result.num_rows,
+        "groups": ", ".join(f"{each.groups} by {each.by}" for each in result.factors) or None,
         "evaluations": cost.evaluations,
         "setup_evaluations": cost.setup_evaluations,
         "seconds": cost.seconds,
@@ -150,6 +164,7 @@ def _groups(xarray: Any, result: Result, draws: int) -> dict[str, Any]:
         "estimates": _estimates(xarray, result),
         "quantities": _quantities(xarray, result),
         "levels": _levels(xarray, result),
+        **{f"effects_{each.by}".replace("/", "|"): _effects(xarray, each) for each in known_effects(result)},
     }
     return {name: group.assign_attrs(origin) for name, group in groups.items() if group is not None}
 
@@ -174,6 +189,15 @@ def _estimates(xarray: Any, result: Result) -> Any:
     arrays = {name: ("parameter", values) for name, values in _columns(known).items()}
     note = "posterior mean, sd, median and ends of the 95% interval; _error: Monte Carlo, remaining bias included"
     return xarray.Dataset(arrays, {"parameter": [each.name for each in known]}, {"note": note})
+
+
+def _effects(xarray: Any, found: Effects) -> Any:
+    """Of every group by one factor, with the errors of all numbers."""
+    arrays: dict[str, Any] = {name: ((found.by, "effect"), getattr(found, name)) for name in EFFECT_NUMBERS}
+    arrays |= {"rows": (found.by, found.counts.astype(np.int64)), "raw": (found.by, found.raw)}
+    axes = {found.by: [str(each) for each in found.levels], "effect": list(found.names)}
+    note = "posterior mean, sd and ends of the 95% interval of every group's effect; raw: the mean of its response"
+    return xarray.Dataset(arrays, axes, {"note": note})
 
 
 def _quantities(xarray: Any, result: Result) -> Any:
@@ -237,6 +261,8 @@ class Variable(NamedTuple):
 def variables(result: Result) -> list[Variable]:
     """The parameters as ArviZ sees them."""
     structure, regression = _structure(result), result.regression
+    if result.encoding is not None and result.factors:
+        return _renamed(_mixed(structure, result.factors))
     if result.encoding is not None and structure.kind == "dict":
         return _by_coefficient(structure, 0 if regression is None else regression.extras)
     if structure.kind != "dict":
@@ -261,6 +287,21 @@ def _by_coefficient(structure: Structure, extras: int) -> list[Variable]:
     count = len(structure.keys) - extras
     apart = [Variable(name, place) for place, name in enumerate(structure.keys) if place >= count]
     return [Variable("coefficients", 0, (("coefficient", structure.keys[:count]),)), *apart]
+
+
+def _mixed(structure: Structure, factors: Sequence[Factor]) -> list[Variable]:
+    """Coefficients, then every scale and correlation by itself, then effects that are parameters, by factor."""
+    keys = [str(key) for key in structure.keys]
+    scales = [place for place, key in enumerate(keys) if key in EXTRAS or is_group_scale(key)]
+    found = [Variable("coefficients", 0, (("coefficient", keys[: scales[0]]),))]
+    found += [Variable(keys[place], place) for place in scales]
+    for factor in factors:
+        if factor.first is not None:
+            names = keys[factor.first : factor.first + factor.count : len(factor.names)]
+            levels = [name.removeprefix(f"{factor.names[0]}|{factor.by}[").removesuffix("]") for name in names]
+            axes = (factor.by, levels), (f"{factor.by}_effect", factor.names)
+            found.append(Variable(f"effects_{factor.by}", factor.first, axes))
+    return found
 
 
 def _parts(name: str, structure: Structure, start: int) -> Iterator[Variable]:

@@ -17,11 +17,10 @@ from tallbayes.estimator.decisions import Tuning
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import Contraction
 from tallbayes.model.catalogue import CATALOGUE, Family
-from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.progress import Report
-from tallbayes.structure import Structure
+from tallbayes.results.parts import Cost, DrawWeights, Factor, Level, Mode, Rates, Regression
 from tallbayes.workers.executors import Executor
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
     from tallbayes.results.effects import Effects, EffectSource
+    from tallbayes.results.partition import VariancePartition
 
 Tolerance = float | Mapping[str, float]
 
@@ -67,108 +67,13 @@ class PlainEncoding(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
-    """One level of the ladder; arrays by quantity are flat."""
-
-    step: float
-    time: float
-    samples: int
-    evaluations: int
-    mean: dict[str, Floats]
-    variance: dict[str, Floats]
-    kurtosis: dict[str, Floats]
-    consistency: dict[str, Floats]
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Fitted exponents by quantity: |mean| ~ 2^(-alpha l), variance ~ 2^(-beta l), cost ~ 2^(gamma l)."""
-
-    alpha: dict[str, float]
-    beta: dict[str, float]
-    gamma: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One evaluation is one row's gradient along a path; the set-up passes stand on their own line."""
-
-    evaluations: int
-    setup_evaluations: int
-    speculative_evaluations: int
-    num_data: int
-    seconds: float
-
-    @property
-    def epochs(self) -> float:
-        """Evaluations in passes over the data, set-up apart."""
-        return self.evaluations / max(self.num_data, 1)
-
-    @property
-    def passes(self) -> float:
-        """Rows read in set-up, in passes over the data."""
-        return self.setup_evaluations / max(self.num_data, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Regression:
-    """The family of a regression, and where its predictors stand in theta; see `linear`.
-
-    Fitted was (x - means) / scales where columns were standardised, and so the response; `noise_scale` if it was known.
-    """
-
-    family: str
-    heads: int
-    intercept: bool
-    extras: int
-    means: Floats | None = None
-    scales: Floats | None = None
-    response_mean: float = 0.0
-    response_scale: float = 1.0
-    noise_scale: float | None = None
-    degrees_of_freedom: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Mode:
-    """Another mode of the posterior than the one whose numbers the result gives.
-
-    `share` is its part of the mass by Laplace's estimate, and so are `location`, the centre of the Gaussian there, and
-    `sd`. `result` answers the same question there; where there is none, `reason` says why.
-    """
-
-    share: float
-    structure: Structure = field(repr=False)
-    flat_location: Floats
-    flat_sd: Floats
-    result: Result | None = field(default=None, repr=False)
-    reason: str = ""
-
-    @property
-    def location(self) -> Any:
-        return self.structure.build(self.flat_location)
-
-    @property
-    def sd(self) -> Any:
-        return self.structure.build(self.flat_sd)
-
-
-@dataclass(frozen=True)
-class DrawWeights:
-    """What part of as many draws from the posterior they are worth, the largest of a mean of one, their tail's k."""
-
-    draws: int
-    efficiency: float
-    largest: float
-    tail: float
-
-
-@dataclass(frozen=True, eq=False)
 class Result:
     """What `estimate` returns; see the fields' own descriptions, or print it.
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
-    levels stands for all above it. An answer by weights has no levels, but `weighing`.
+    levels stands for all above it. An answer by weights has no levels, but `weighing`. Of a mixed model `factors` are
+    those by which there are groups, the one that is integrated out first: then a row, wherever costs are counted, is a
+    group of it.
     """
 
     estimates: dict[str, Estimate]
@@ -188,7 +93,9 @@ class Result:
     modes: tuple[Mode, ...] = ()
     random_tail: bool = False
     weighing: DrawWeights | None = None
+    factors: tuple[Factor, ...] = ()
     stored_effects: tuple[Effects, ...] = ()
+    stored_partition: VariancePartition | None = None
     effect_source: EffectSource | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
@@ -208,6 +115,16 @@ class Result:
     @property
     def is_sampled(self) -> bool:
         return bool(self.levels) or self.weighing is not None
+
+    @property
+    def unit(self) -> str:
+        """What is counted as data: rows, or groups of them."""
+        return "group" if self.factors else "row"
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the table, whether or not groups are counted."""
+        return self.factors[0].rows if self.factors else self.cost.num_data
 
     @property
     def unbiased(self) -> bool:
@@ -273,6 +190,13 @@ class Result:
         from tallbayes.results.effects import effects
 
         return effects(self, by)
+
+    def variance_partition(self) -> VariancePartition:
+        """Of a mixed model by a formula: the shares of variance of its factors (intraclass correlations) and of the
+        residual, on the scale of the linear predictor, each with an interval and errors."""
+        from tallbayes.results.partition import variance_partition
+
+        return variance_partition(self)
 
     def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.

@@ -17,12 +17,14 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
 from tallbayes.gaussian.arrowhead import Arrowhead
-from tallbayes.posterior.coordinates import Entries, Part, Reading
+from tallbayes.posterior.coordinates import Entries, Part, Reading, ScaleCurve
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.records.values import Codec, all_fields
 from tallbayes.results.effects import Effects, known_effects
-from tallbayes.results.result import Cost, DrawWeights, Level, Mode, Rates, Regression, Result
+from tallbayes.results.partition import VariancePartition, known_partition
+from tallbayes.results.parts import Cost, DrawWeights, Factor, Level, Mode, Rates, Regression
+from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing
 from tallbayes.structure import Structure
 from tallbayes.weighing.weights import Weights
@@ -99,11 +101,14 @@ def _fields(value: Any) -> dict[str, Any]:
     fields = {name: getattr(value, name) for name in _RESULT_FIELDS}
     if value.posterior is not None:
         fields["posterior"] = replace(value.posterior, stored=value.posterior.reading, live=None)
-    own = {"modes": value.modes or None, "weighing": value.weighing, "stored_effects": known_effects(value) or None}
+    own: dict[str, Any] = {"modes": value.modes or None, "weighing": value.weighing}
+    own |= {"factors": value.factors or None, "stored_effects": known_effects(value) or None}
+    own |= {"stored_partition": known_partition(value)}
     return fields | {name: part for name, part in own.items() if part is not None}
 
 
 _ANSWERS = Contraction, Cost, DrawWeights, Effects, Estimate, Level, Mode, Rates, Regression, Result
 _CHOICES = Anchor, Arrowhead, Decision, Ladder, Structure, Trial, Tuning
-_ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs, Weights
-_CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE), _fields)
+_GROUPS = Factor, VariancePartition
+_ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs, ScaleCurve, Weights
+_CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE, *_GROUPS), _fields)

@@ -28,6 +28,8 @@ CODED = re.compile(r"(?P<factor>.+?)\[T\.(?P<level>.*)\]", re.DOTALL)
 LABELLED = re.compile(r"C\((?P<column>[^(),]+)(,.*)?\)", re.DOTALL)
 # One of the columns that a factor makes: poly(x, 2)[1].
 PLACE = re.compile(r"\[[^\[\]]*\]$")
+# Scales and correlations of the effects of groups.
+GROUP_SCALE = re.compile(r"(sd|cor)\(.+\|.+\)", re.DOTALL)
 WORD = re.compile(r"`[^`]*`|[^\W\d]\w*")
 
 
@@ -70,7 +72,12 @@ class Term:
 
     @property
     def is_extra(self) -> bool:
-        return not self.factor and self.label in EXTRAS
+        return not self.factor and (self.label in EXTRAS or is_group_scale(self.label))
+
+
+def is_group_scale(name: str) -> bool:
+    """Whether it is the scale or a correlation of effects of groups: sd(Intercept|school), cor(Intercept,x|school)."""
+    return GROUP_SCALE.fullmatch(name) is not None
 
 
 def terms_of(result: Result, names: Sequence[str]) -> tuple[Term, ...]:
@@ -138,7 +145,7 @@ class _Coded:
     def term(self, name: str) -> Term:
         column, head = self._by_class(name)
         base = self.classes[0] if head else ""
-        if column in (*EXTRAS, *INTERCEPTS):
+        if column in (*EXTRAS, *INTERCEPTS) or is_group_scale(column):
             return Term(name, column, head=head, base=base)
         parts = self._parts_of(column)
         alone = self.alone is None or column in self.alone

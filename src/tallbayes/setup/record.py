@@ -29,7 +29,8 @@ def recalled(
             replace(known["anchor"], derived=Derived(**known["derived"])),
             known["evaluations"],
         )
-        prepared = Prepared(*parts, placed.precision, placed.asked_precision)
+        precision, groups = (placed.precision, placed.asked_precision), (placed.integral_error, placed.grouping)
+        prepared = Prepared(*parts, *precision, None, None, *groups)
         return prepared, (tuple(Peak(*peak) for peak in known["modes"]), tuple(known["notes"]))
     prepared, search = set_up()
     derived = all_fields(prepared.anchor.with_derived().derived)

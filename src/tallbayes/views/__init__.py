@@ -5,6 +5,7 @@ advice        what to do next, in the words of the door that a run came through
 headline      in a line what was met and what was not
 tables        the one set of rows and columns, in cells that know their number
 text          quantities, levels, cost, status
+groups        effects of groups, and shares of variance
 summary       the answer in brief
 document      one JSON document
 notebook      small HTML tables

@@ -104,6 +104,7 @@ def next_step(result: Result, door: Door) -> str:
         Status.heavy_tails: f"{rare}take a tighter prior ({prior}); of a ratio ask for a median",
         Status.converged_in_part: f"nothing, if all else is what you need; else {rare}take a tighter prior ({prior}) "
         "for those that are named",
+        Status.rough_integrals: f"ask for less, with a larger {tolerance}; a model of your own may have more nodes",
         Status.infinite_variance: f"ask for a median or another quantile, or take a tighter prior ({prior})",
         Status.diverged: f"{rare}take a tighter prior ({prior})",
         Status.no_contraction: f"look for columns that say the same thing, and drop one; {rare}take a tighter prior "

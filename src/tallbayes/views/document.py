@@ -7,6 +7,8 @@
     intervals    parameter -> lower, upper (2.5% and 97.5% of the posterior), lower_error, upper_error, what
                  they are held against (tolerance), lower_met, upper_met
     modes        where the posterior has others: share (Laplace's), location, sd, status, quantities, reason
+    groups       of a mixed model, by factor: how many, of how many rows, how their effects were found; no effects
+    variance     shares by factor and residual: share, lower, upper, and their errors
     cost, method, notes, settings
 
 Numbers that are not finite are null.
@@ -23,7 +25,9 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Ends, interval_ends
-from tallbayes.results.result import Mode, Result
+from tallbayes.results.partition import known_partition
+from tallbayes.results.parts import Mode
+from tallbayes.results.result import Result
 from tallbayes.views.advice import RUN, unquoted
 from tallbayes.views.headline import headline
 from tallbayes.views.tables import components, measured, places
@@ -42,6 +46,7 @@ def to_json(result: Result, settings: dict[str, Any]) -> str:
         "quantities": {name: _components(estimate) for name, estimate in result.estimates.items()},
         "intervals": {} if ends is None else _intervals(ends),
         **({"modes": [_mode(mode) for mode in result.modes]} if result.modes else {}),
+        **_groups(result),
         "cost": asdict(result.cost) | {"epochs": result.cost.epochs},
         "method": result.method,
         "notes": list(result.notes),
@@ -62,6 +67,24 @@ def _components(estimate: Estimate) -> dict[str, Any]:
         }
         for each in components(estimate)
     }
+
+
+def _groups(result: Result) -> dict[str, Any]:
+    if not result.factors:
+        return {}
+    shares = known_partition(result)
+    variance = {
+        each.name: {
+            "share": each.share.value,
+            "share_error": each.share.error,
+            "lower": each.lower.value,
+            "upper": each.upper.value,
+            "lower_error": each.lower.error,
+            "upper_error": each.upper.error,
+        }
+        for each in shares or ()
+    }
+    return {"groups": {each.by: asdict(each) for each in result.factors}, "variance": variance}
 
 
 def _mode(mode: Mode) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from tallbayes.estimator.estimates import Estimate
-from tallbayes.results.coefficients import Ends, Number, interval_ends, parameter_names
+from tallbayes.results.coefficients import Ends, Number, interval_ends, own_parameters, parameter_names
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.export import formula_of, readable
 from tallbayes.results.result import Result
@@ -40,6 +40,7 @@ def html(result: Result) -> str:
     names = parameter_names(readable(result))
     moments = [each for each in _named(result, "mean", "sd") if len(each.flat_value) == len(names)]
     others = [each for each in result.estimates.values() if each not in moments]
+    names = names[: own_parameters(result)]
     shown = min(len(names), MAX_ROWS)
     ends = interval_ends(readable(result), shown, quickly=True) if _is_quick(readable(result), shown) else None
     top = headline(result, ends, {})
@@ -102,7 +103,7 @@ def _number(number: Number) -> str:
 
 def _heading(result: Result) -> str:
     parts = [formula_of(result), None if result.regression is None else result.regression.family]
-    words = [escape(part) for part in parts if part] + [f"{result.cost.num_data:,} rows"]
+    words = [escape(part) for part in parts if part] + [f"{result.num_rows:,} rows"]
     return f"<div><b>{words[0]}</b>{''.join(f' · {word}' for word in words[1:])}</div>"
 
 
@@ -150,7 +151,7 @@ def _facts(result: Result, top: Headline) -> str:
         f"<span{FAINT}>± error {escape(ABOUT_ERRORS[1])}</span>",
         *([f"<span{FAINT}>{ROUGH} {escape(top.about_marks)}</span>"] if top.about_marks else []),
         escape(str(result.status)),
-        spent(result.cost),
+        spent(result),
     ]
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
     folded = f"<details><summary>notes</summary><ul>{notes}</ul></details>" if notes else ""

@@ -20,6 +20,7 @@ from tallbayes.results.coefficients import (
     are_ratios,
     coefficients,
     is_slope,
+    own_parameters,
     ratio_name,
 )
 from tallbayes.results.export import readable
@@ -52,7 +53,7 @@ def plot(result: Result, ax: Any = None, ratios: bool | None = None, most: int =
     """
     if most < 1:
         raise InputError(explain("most at least 1", repr(most), "most=40"))
-    kind, known = ratio_name(result), coefficients(readable(result))
+    kind, known = ratio_name(result), coefficients(readable(result), first=own_parameters(result))
     are = are_ratios([each.name for each in known], result)
     if ratios and not any(are):
         got = "another family" if kind is None else "none whose column can change by itself"

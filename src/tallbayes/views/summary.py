@@ -12,7 +12,6 @@ and a line says what to do about it. `text` tells everything else.
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -21,13 +20,17 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.progress import shorten
-from tallbayes.results.coefficients import INTERVAL, Ends, interval_ends
-from tallbayes.results.result import Mode, Result
+from tallbayes.results.coefficients import INTERVAL, Ends, interval_ends, least, own_parameters, shown_size
+from tallbayes.results.effects import found_effects
+from tallbayes.results.partition import known_partition
+from tallbayes.results.parts import Mode
+from tallbayes.results.result import Result
+from tallbayes.views.groups import about_effects, about_partition, effect_tables, partition_table
 from tallbayes.views.headline import UNITS, accuracy, headline
 from tallbayes.views.numbers import UNKNOWN, neat
 from tallbayes.views.tables import component_names, measured, met, places, spent
 from tallbayes.views.text import MAX_ROWS as TOLD
-from tallbayes.views.text import about_ends, details, mode_heading, remarks
+from tallbayes.views.text import about_ends, aligned, details, listed, mode_heading, remarks, wrap
 
 WIDTH = 100
 LEAST_WIDTH = 60
@@ -45,36 +48,42 @@ def brief(result: Result, settings: dict[str, Any], width: int | None = WIDTH, f
     room = inf if width is None else min(max(width, LEAST_WIDTH), WIDTH)
     width = WIDTH if width is None else int(room)
     most = np.inf if full else MAX_ROWS
-    ends = interval_ends(result, None if full else MAX_ROWS)
+    ends = interval_ends(result, least(own_parameters(result), None if full else MAX_ROWS))
     top = headline(result, ends, settings)
-    first = "\n".join(
-        part for part in ("\n".join(_wrap(top.line, width, 4)), _heading(result, settings, width)) if part
-    )
+    first = "\n".join(part for part in ("\n".join(wrap(top.line, width, 4)), _heading(result, settings, width)) if part)
     parts = [first, *_tables(result, ends, room, most)]
     parts += [] if full else [part for mode in result.modes for part in _mode(result, mode, width, room, most)]
-    about = [ABOUT_ERRORS, *remarks(top)]
+    shares, effects = known_partition(result), found_effects(result)
+    parts += [] if shares is None else [partition_table(shares)]
+    parts += [table for each in effects for table in effect_tables(each)]
+    about = [ABOUT_ERRORS, *([] if shares is None else [about_partition(shares)])]
+    about += [*(each for found in effects[:1] for each in about_effects(found)), *remarks(top)]
     if full:
-        parts += [_listed(about, width), _folded(details(result, None if ends is None else ends.first(TOLD)), width)]
+        parts += [listed(about, width), _folded(details(result, None if ends is None else ends.first(TOLD)), width)]
     else:
-        parts.append(_listed([*about, *_facts(result, ends)], width))
+        parts.append(listed([*about, *_facts(result, ends)], width))
     return "\n\n".join(part for part in parts if part)
 
 
 def _heading(result: Result, settings: dict[str, Any], width: int) -> str:
     if not {"formula", "family", "data"} <= set(settings):
         return ""
-    where = f"{settings['family']}, {result.cost.num_data:,} rows of {os.path.basename(settings['data'])}"
-    return "\n".join([*_wrap(settings["formula"], width, 4), *_wrap(where, width, 4)])
+    where = f"{settings['family']}, {result.num_rows:,} rows of {os.path.basename(settings['data'])}"
+    return "\n".join([*wrap(settings["formula"], width, 4), *wrap(where, width, 4)])
 
 
 def _mode(result: Result, mode: Mode, width: int, room: float, most: float) -> list[str]:
     """Another mode's answer under a sentence that says what it is."""
-    heading = "\n".join(_wrap(mode_heading(result, mode), width))
+    heading = "\n".join(wrap(mode_heading(result, mode), width))
     if mode.result is None:
         near = [f"{at} (sd {sd})" for at, sd in zip(*places(mode, 6).columns.values(), strict=True)]
         more = ", ..." if len(mode.flat_location) > 6 else ""
-        return ["\n".join([heading, *_wrap(f"mode {', '.join(near)}{more}", width, 4)])]
-    return [heading, *_tables(mode.result, interval_ends(mode.result, MAX_ROWS), room, most)]
+        return ["\n".join([heading, *wrap(f"mode {', '.join(near)}{more}", width, 4)])]
+    return [heading, *_tables(mode.result, _first_ends(mode.result), room, most)]
+
+
+def _first_ends(result: Result) -> Ends | None:
+    return interval_ends(result, least(own_parameters(result), MAX_ROWS))
 
 
 def _tables(result: Result, ends: Ends | None, width: float, most: float) -> list[str]:
@@ -83,12 +92,16 @@ def _tables(result: Result, ends: Ends | None, width: float, most: float) -> lis
     kind = "parameter" if result.encoding is None else "coefficient"
     if {"mean", "sd"} <= set(estimates) and estimates["mean"].structure == estimates["sd"].structure:
         moments = [estimates.pop("mean"), estimates.pop("sd")]
-        names = component_names(moments[0])
+        names = _names(result, moments[0])
         both = [] if ends is None or len(ends.lower.flat_value) < min(most, len(names)) else [ends.lower, ends.upper]
         tables.append(_table(kind, [*moments, *both], width, most, names))
         if both and max(map(len, tables[0].split("\n"))) > width:
             tables = [_table(kind, each, width, most, names) for each in (moments, both)]
-    return tables + [_table(each.name, [each], width, most, component_names(each)) for each in estimates.values()]
+    return tables + [_table(each.name, [each], width, most, _names(result, each)) for each in estimates.values()]
+
+
+def _names(result: Result, estimate: Estimate) -> list[str]:
+    return component_names(estimate)[: shown_size(result, estimate)]
 
 
 def _table(kind: str, estimates: Sequence[Estimate], width: float, most: float, names: list[str]) -> str:
@@ -98,7 +111,7 @@ def _table(kind: str, estimates: Sequence[Estimate], width: float, most: float, 
     for estimate in estimates:
         values, errors = zip(*(cell.texts for cell in measured(estimate, shown)), strict=True) if shown else ((), ())
         head = estimate.name if len(estimates) > 1 else "value"
-        columns += [_aligned(head, values, 4), _aligned("error", [each or UNKNOWN for each in errors], 2)]
+        columns += [aligned(head, values, 4), aligned("error", [each or UNKNOWN for each in errors], 2)]
     asked = [each for each in estimates if each.name not in ENDS]
     accurate = met(*asked, most=shown) if asked else []
     if not all(accurate):
@@ -113,16 +126,6 @@ def _table(kind: str, estimates: Sequence[Estimate], width: float, most: float, 
     return "\n".join([*lines, *([f"... and {hidden:,} more; --full and --json have all"] if hidden else [])])
 
 
-def _aligned(head: str, texts: Sequence[str], gap: int) -> list[str]:
-    """A column of one width after a gap, points below points, and its head above the middle."""
-    split = [text.partition(".") for text in texts]
-    left = max((len(before) for before, _, _ in split), default=0)
-    right = max((len(point + after) for _, point, after in split), default=0)
-    lined = [before.rjust(left) + (point + after).ljust(right) for before, point, after in split]
-    width = max(len(head), left + right)
-    return [" " * gap + each for each in (head.center(width), *(line.center(width) for line in lined))]
-
-
 def _facts(result: Result, ends: Ends | None) -> list[tuple[str, str]]:
     """Status, cost and notes, each under its word."""
     asked = accuracy(result.settings)
@@ -130,14 +133,9 @@ def _facts(result: Result, ends: Ends | None) -> list[tuple[str, str]]:
         ("status", str(result.status)),
         ("accuracy", f"each number to {asked}" if asked else _by_name(result.settings)),
         *([] if ends is None else [("ends", about_ends(result, ends))]),
-        ("cost", spent(result.cost)),
+        ("cost", spent(result)),
         *(_fact(note) for note in result.notes),
     ]
-
-
-def _listed(facts: Sequence[tuple[str, str]], width: int) -> str:
-    indent = max(len(word) for word, _ in facts) + 2
-    return "\n".join("\n".join(_wrap(word.ljust(indent) + text, width, indent)) for word, text in facts if text)
 
 
 def _by_name(settings: Any) -> str:
@@ -153,11 +151,7 @@ def _fact(note: str) -> tuple[str, str]:
     return (word, rest) if colon and word.isalpha() else ("note", note)
 
 
-def _wrap(text: str, width: int, indent: int = 0) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
-
-
 def _folded(text: str, width: int) -> str:
     """Sentences within the width; rows of tables, which have gaps, as they are."""
     lines = text.split("\n")
-    return "\n".join(line if len(line) <= width or "  " in line else "\n".join(_wrap(line, width, 4)) for line in lines)
+    return "\n".join(line if len(line) <= width or "  " in line else "\n".join(wrap(line, width, 4)) for line in lines)

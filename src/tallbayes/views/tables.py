@@ -2,9 +2,10 @@
 
 components(estimate)     value ± error, standard error, bias bound, tolerance, ends of the interval, met or not
 levels(result)           what every level was and did
-trials(tuning)           what was tried before, and which was chosen
+trials(tuning, unit)     what was tried before, and which was chosen
 predictions(...)         the first rows
 effects(effects, place)  the groups whose effects are the farthest apart
+partition(...)           shares of variance
 places(mode)             where another mode is, and how wide
 """
 
@@ -21,12 +22,14 @@ import numpy as np
 from tallbayes.estimator.decisions import Tuning
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.results.result import Cost, Level, Mode, Result
+from tallbayes.results.parts import Level, Mode
+from tallbayes.results.result import Result
 from tallbayes.views.numbers import figures, neat, plain, rounded, share, spread
 
 if TYPE_CHECKING:
     from tallbayes.posterior.prediction import Prediction
     from tallbayes.results.effects import Effects
+    from tallbayes.results.partition import VariancePartition
 
 Form = Callable[[Any], str]
 
@@ -154,12 +157,12 @@ def levels(result: Result, in_tolerances: bool = False) -> Grid:
     return Grid(level_names(result), columns)
 
 
-def trials(tuning: Tuning) -> Grid:
+def trials(tuning: Tuning, unit: str = "row") -> Grid:
     """A row a trial."""
     tried = tuning.trials
     columns = {
         "first step": _column([each.first_step for each in tried], neat),
-        "rows a step": _column([each.batch_size for each in tried], count),
+        f"{unit}s a step": _column([each.batch_size for each in tried], count),
         "window": _column([each.window * tuning.time for each in tried], lambda time: neat(time) if time else ""),
         "predicted price": _column([each.price for each in tried], plain),
         "strained": _column([each.strained for each in tried], share),
@@ -192,10 +195,10 @@ def predictions(prediction: Prediction, most: int) -> Grid:
 
 
 def effects(found: Effects, place: int, most: int = 5) -> tuple[str, Grid]:
-    """One of the effects of groups, the lowest and the highest by their mean, under the head of their names."""
+    """One of the effects of groups, the lowest and the highest by their mean; and what they are."""
     rows = found.extremes(place, most)
     whole = len(rows) == len(found)
-    head = found.by if len(found.names) == 1 else f"{found.by}, {found.names[place]}"
+    head = f"effects by {found.by}" if len(found.names) == 1 else f"effects by {found.by}, {found.names[place]}"
 
     def column(name: str, error: str) -> list[Cell]:
         return _with_errors(getattr(found, name)[rows, place], getattr(found, error)[rows, place])
@@ -204,14 +207,24 @@ def effects(found: Effects, place: int, most: int = 5) -> tuple[str, Grid]:
         [str(found.levels[row]) for row in rows],
         {
             "rows": _column(found.counts[rows].astype(int), count),
-            "raw mean": _column(found.raw[rows], neat),
+            **({"raw mean": _column(found.raw[rows], neat)} if found.has_raw else {}),
             "mean": column("mean", "mean_error"),
             "sd": column("sd", "sd_error"),
             f"{(1 - found.probability) / 2:.1%}": column("lower", "end_error"),
             f"{(1 + found.probability) / 2:.1%}": column("upper", "end_error"),
         },
     )
-    return (head if whole else f"{head}: {most} lowest and highest of {len(found):,}"), grid
+    return (
+        f"{head}: all {len(found):,}" if whole else f"{head}: the {most} lowest and highest of {len(found):,}"
+    ), grid
+
+
+def partition(found: VariancePartition) -> Grid:
+    """A row a share: its mean, and the ends of its interval."""
+    tails = (1 - found.probability) / 2, (1 + found.probability) / 2
+    heads = "share", *(f"{tail:.1%}" for tail in tails)
+    columns = {head: _with_errors(found.values[:, i], found.errors[:, i]) for i, head in enumerate(heads)}
+    return Grid(found.names, columns)
 
 
 def places(mode: Mode, most: int | None = None) -> Grid:
@@ -233,6 +246,7 @@ def passes(number: float) -> str:
     return f"{neat(number)} pass" + ("" if number == 1 else "es")
 
 
-def spent(cost: Cost) -> str:
+def spent(result: Result) -> str:
     """Seconds, set-up and paths, in a few words."""
-    return f"{neat(cost.seconds)} s: {passes(cost.passes)} over the rows, then {cost.evaluations:,} row gradients"
+    cost, unit = result.cost, result.unit
+    return f"{neat(cost.seconds)} s: {passes(cost.passes)} over the {unit}s, then {cost.evaluations:,} {unit} gradients"

@@ -8,8 +8,9 @@ from math import isfinite
 
 import numpy as np
 
-from tallbayes.results.coefficients import Ends, interval_ends
-from tallbayes.results.result import DrawWeights, Mode, Result
+from tallbayes.results.coefficients import Ends, interval_ends, least, own_parameters, shown_size
+from tallbayes.results.parts import DrawWeights, Mode
+from tallbayes.results.result import Result
 from tallbayes.views.advice import unquoted
 from tallbayes.views.headline import Headline, headline
 from tallbayes.views.numbers import ROUGH, UNKNOWN, fixed, neat, plain
@@ -22,13 +23,21 @@ WIDTH = 110
 
 def describe(result: Result) -> str:
     """The whole result: what was met and what was not, then the answer."""
-    ends = interval_ends(result, MAX_ROWS)
+    ends = interval_ends(result, least(own_parameters(result), MAX_ROWS))
     top = headline(result, ends, {})
     # The same of a result and of its file, though only one of the two can go on.
     sharper = f"; interval_tolerance={neat(top.tolerance)} asks for sharper ends" if top.verdict.has_rough_ends else ""
     said = [top.line, *([f"{ROUGH} {top.about_marks}{sharper}"] if top.about_marks else [])]
     lines = [line for each in said for line in textwrap.wrap(each, WIDTH, subsequent_indent="    ")]
-    return "\n\n".join(["\n".join(lines), details(result, ends)])
+    return "\n\n".join(["\n".join(lines), *_groups(result), details(result, ends)])
+
+
+def _groups(result: Result) -> list[str]:
+    """Shares of variance, where there are groups."""
+    from tallbayes.results.partition import known_partition
+
+    shares = known_partition(result)
+    return [] if shares is None else [str(shares)]
 
 
 def remarks(top: Headline) -> list[tuple[str, str]]:
@@ -48,7 +57,8 @@ def about_ends(result: Result, ends: Ends) -> str:
     wanted = ends.tolerance if rough else result.settings.get("tolerance")
     if not isinstance(wanted, float) or not (rough or errors.max() > wanted) or not isfinite(ends.price(wanted)):
         return text
-    return f"{text}; {neat(wanted)} sd at every one would take about {plain(ends.price(wanted))} row gradients in all"
+    price = f"{plain(ends.price(wanted))} {result.unit} gradients"
+    return f"{text}; {neat(wanted)} sd at every one would take about {price} in all"
 
 
 def details(result: Result, ends: Ends | None) -> str:
@@ -71,7 +81,9 @@ def in_a_line(result: Result) -> str:
     """What it is, how it ended and what it took: for a prompt that shows whatever it is given."""
     sizes = [f"{name} of {len(each.flat_value):,}" for name, each in result.estimates.items()]
     more = [f"{len(sizes) - 4} more"] if len(sizes) > 4 else []
-    cost = f"{neat(result.cost.epochs)} epochs of {result.cost.num_data:,} rows, {neat(result.cost.seconds)} s"
+    cost = (
+        f"{neat(result.cost.epochs)} epochs of {result.cost.num_data:,} {result.unit}s, {neat(result.cost.seconds)} s"
+    )
     return f"<tallbayes.Result: {result.status.name}; {', '.join([*sizes[:4], *more])}; {cost}>"
 
 
@@ -110,6 +122,26 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def aligned(head: str, texts: Sequence[str], gap: int) -> list[str]:
+    """A column of one width after a gap, points below points, and its head above the middle."""
+    split = [text.partition(".") for text in texts]
+    left = max((len(before) for before, _, _ in split), default=0)
+    right = max((len(point + after) for _, point, after in split), default=0)
+    lined = [before.rjust(left) + (point + after).ljust(right) for before, point, after in split]
+    width = max(len(head), left + right)
+    return [" " * gap + each for each in (head.center(width), *(line.center(width) for line in lined))]
+
+
+def listed(facts: Sequence[tuple[str, str]], width: int) -> str:
+    """Each under its word, within a width."""
+    indent = max(len(word) for word, _ in facts) + 2
+    return "\n".join("\n".join(wrap(word.ljust(indent) + text, width, indent)) for word, text in facts if text)
+
+
+def wrap(text: str, width: int, indent: int = 0) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+
 def laid_out(head: str, grid: Grid) -> str:
     """A table with the names of its rows before them."""
     rows = zip(grid.names, *(map(str, cells) for cells in grid.columns.values()), strict=True)
@@ -120,9 +152,10 @@ def _quantities(result: Result) -> str:
     header = ("quantity", "value", "std error", "bias bound", "95% interval", "tolerance", "met")
     rows, hidden = [], 0
     for estimate in result.estimates.values():
-        labels = list(estimate.structure.labels(estimate.name))
+        labels = list(estimate.structure.labels(estimate.name))[: shown_size(result, estimate)]
         hidden += max(0, len(labels) - MAX_ROWS)
-        rows += [_row(label, each) for label, each in zip(labels, components(estimate, MAX_ROWS), strict=False)]
+        some = components(estimate, min(len(labels), MAX_ROWS))
+        rows += [_row(label, each) for label, each in zip(labels, some, strict=False)]
     text = table(header, rows)
     return text + (f"\n... and {hidden} more components" if hidden else "")
 
@@ -174,7 +207,8 @@ def _rates(result: Result) -> str:
 def _cost(result: Result) -> str:
     cost = result.cost
     return (
-        f"cost: {cost.evaluations:,} row gradients ({neat(cost.epochs)} epochs of {cost.num_data:,} rows)"
+        f"cost: {cost.evaluations:,} {result.unit} gradients ({neat(cost.epochs)} epochs of {cost.num_data:,} "
+        f"{result.unit}s)"
         f" and {cost.setup_evaluations:,} in set-up ({passes(cost.passes)});"
         f" {neat(cost.seconds)} s\nmethod: {result.method}{_anchor(result)}"
     )
@@ -193,9 +227,11 @@ def _tuning(result: Result) -> list[str]:
     tuning = result.tuning
     if tuning is None:
         return []
-    tried = trials(tuning).columns
+    tried = trials(tuning, result.unit).columns
     chosen = list(map(str, tried.pop("")))
     why = f"{tuning.reason}; paths of time {neat(tuning.time)} + {neat(tuning.time)} a level"
     if tuning.chosen.window:
         why += f" + {neat(tuning.chosen.window * tuning.time)} over which they are averaged"
-    return [f"{laid_out('tuning', Grid(chosen, tried))}\n({why}; {tuning.evaluations:,} row gradients in all)"]
+    return [
+        f"{laid_out('tuning', Grid(chosen, tried))}\n({why}; {tuning.evaluations:,} {result.unit} gradients in all)"
+    ]

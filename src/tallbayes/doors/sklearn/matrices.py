@@ -34,7 +34,8 @@ from tallbayes.model.catalogue import Extra
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
-from tallbayes.results.result import Level, Result
+from tallbayes.results.parts import Level
+from tallbayes.results.result import Result
 from tallbayes.structure import Structure
 
 SMALL_ROWS = 4096

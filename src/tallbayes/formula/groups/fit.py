@@ -19,7 +19,8 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimation.estimate import estimate
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
-from tallbayes.model.groups.mixed import EffectTerm, root_of, with_effects
+from tallbayes.formula.groups.factors import Factors, crossed_factor, spread_of, with_factors
+from tallbayes.model.groups.mixed import EffectTerm, root_of, scales_and_correlations, with_effects
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jnp
 from tallbayes.results.result import Result
@@ -59,7 +60,23 @@ def fit_groups(question: GroupQuestion) -> Result:
     assert model.groups is not None
     levels = tuple(groups[0].levels.names)
     model = replace(model, groups=replace(model.groups, shown=shown, levels=levels))
-    return estimate(model, _rows(design.rows, groups, terms), question.quantities, **question.options)
+    rows = _rows(design.rows, groups, terms)
+    result = estimate(model, rows, question.quantities, **question.options)
+    return with_factors(_factors(question, groups, terms, rows["y"]), result)
+
+
+def _factors(
+    question: GroupQuestion, groups: list[GroupDesign], terms: tuple[EffectTerm, ...], response: Any
+) -> Factors:
+    """Those beside the first, whose effects stand after all other parameters."""
+    assert question.model.structure is not None
+    place, crossed = len(question.model.structure.keys), []
+    place += sum(len(_scale_names(*each)) for each in zip(groups, terms, strict=True))
+    for group in groups[1:]:
+        crossed.append(crossed_factor(by_name(group), group, response, place))
+        place += crossed[-1].factor.count
+    encoding = question.design.encoding
+    return Factors(tuple(crossed), spread_of(groups[0]), encoding.response_mean, encoding.response_scale)
 
 
 def by_name(group: GroupDesign) -> str:
@@ -111,7 +128,9 @@ def _shown(term: EffectTerm, to_own: np.ndarray, theta: Any, b: Any) -> Any:
 def _in_own_units(
     model: Model, fixed: Model, groups: list[GroupDesign], terms: tuple[EffectTerm, ...], scale: float
 ) -> Model:
-    names = [_names(group, term, place > 0) for place, (group, term) in enumerate(zip(groups, terms, strict=True))]
+    names = [_scale_names(*each) for each in zip(groups, terms, strict=True)] + [
+        _effect_names(each) for each in groups[1:]
+    ]
     flat = tuple(name for each in names for name in each)
     assert fixed.structure is not None
     base = tuple(str(key) for key in fixed.structure.keys)
@@ -128,15 +147,18 @@ def _in_own_units(
     )
 
 
-def _names(group: GroupDesign, term: EffectTerm, explicit: bool) -> list[str]:
-    """Of scales, correlations, and where effects are parameters of these."""
+def _scale_names(group: GroupDesign, term: EffectTerm) -> list[str]:
+    """Of scales and correlations."""
     by, effects = by_name(group), group.names
     names = [f"sd({effect}|{by})" for effect in effects]
     if term.correlations:
         names += [f"cor({effects[k]},{effects[j]}|{by})" for j in range(term.size) for k in range(j)]
-    if explicit:
-        names += [f"{effect}|{by}[{level}]" for level in group.levels.names for effect in effects]
     return names
+
+
+def _effect_names(group: GroupDesign) -> list[str]:
+    """Of effects that are parameters, in the order of the levels."""
+    return [f"{effect}|{by_name(group)}[{level}]" for level in group.levels.names for effect in group.names]
 
 
 def _report(names: tuple[str, ...], flat: Any, theta: Any, units: Any) -> dict[str, Any]:
@@ -145,20 +167,11 @@ def _report(names: tuple[str, ...], flat: Any, theta: Any, units: Any) -> dict[s
 
 def _flat_report(fixed: Any, terms: tuple[EffectTerm, ...], theta: Any, units: Any) -> Any:
     own = {name: each for name, each in theta.items() if not name.startswith(("scales", "correlations", "effects"))}
-    parts = [fixed(own if len(own) > 1 else own["coefficients"], units)]
+    parts, effects = [fixed(own if len(own) > 1 else own["coefficients"], units)], []
     for place, term in enumerate(terms):
         to_own = units["effects"][place]
-        if not term.correlations:
-            # Uncorrelated effects are not centred: a diagonal, and a report that is linear in theta.
-            parts.append(jnp.diagonal(to_own) * theta[f"scales{place}"])
-            parts += [jnp.ravel(theta[f"effects{place}"] @ to_own.T)] if place else []
-            continue
-        root = to_own @ root_of(term, theta, place)
-        covariance = root @ root.T
-        sd = jnp.sqrt(jnp.diagonal(covariance))
-        parts.append(sd)
-        if term.correlations:
-            parts.append(jnp.stack([covariance[j, k] / (sd[j] * sd[k]) for j in range(term.size) for k in range(j)]))
+        parts += scales_and_correlations(term, theta, place, to_own)
         if place:
-            parts.append(jnp.ravel(theta[f"effects{place}"] @ to_own.T))
-    return jnp.concatenate(parts)
+            effects.append(jnp.ravel(theta[f"effects{place}"] @ to_own.T))
+    # Last, so that whoever shows parameters can leave off what may be thousands.
+    return jnp.concatenate([*parts, *effects])

@@ -144,6 +144,18 @@ def root_of(term: EffectTerm, theta: Any, place: int) -> Any:
     return scales[:, None] * jnp.stack(rows)
 
 
+def scales_and_correlations(term: EffectTerm, theta: Any, place: int, to_own: Any) -> list[Any]:
+    """Of the effects of a term in other units, A b: the sds of (A L)(A L)^T, and correlations where there are any."""
+    if not term.correlations:
+        # Uncorrelated effects are not centred: a diagonal, and a report that is linear in theta.
+        return [jnp.diagonal(to_own) * theta[f"scales{place}"]]
+    root = to_own @ root_of(term, theta, place)
+    covariance = root @ root.T
+    sd = jnp.sqrt(jnp.diagonal(covariance))
+    pairs = [(j, k) for j in range(term.size) for k in range(j)]
+    return [sd, jnp.stack([covariance[j, k] / (sd[j] * sd[k]) for j, k in pairs])]
+
+
 def predictor_of(layout: Layout, terms: tuple[EffectTerm, ...], theta: Any, row: Any) -> Any:
     """eta but for the effects of the first term."""
     eta = layout.combine(row, theta["coefficients"])

@@ -30,7 +30,7 @@ from tallbayes.views.advice import BUDGETS, Door
 from tallbayes.views.headline import headline
 from tallbayes.views.report.answer import answer, as_pairs
 from tallbayes.views.report.cost import cost
-from tallbayes.views.report.effects import Effects, effects_of
+from tallbayes.views.report.effects import ReportedEffects, effects_of
 from tallbayes.views.report.errors import certainty
 from tallbayes.views.report.forest import finding
 from tallbayes.views.report.markup import Markup, counted, element, join, listed, typed
@@ -71,6 +71,8 @@ MEANINGS = {
     "settle. Their numbers are guesses; all others have errors of their own, which allow for it.",
     Status.infinite_variance: "The expectation of that quantity may not exist, and the number shown for it is no more "
     "than a guess.",
+    Status.rough_integrals: "The effects of groups are integrated out by too few nodes for the accuracy asked for; "
+    "what that may shift the numbers by is part of their errors, which are as large as stated.",
     Status.no_mode: "There are no numbers: the search for the mode, from which all paths start, had no end. That is "
     "usual where effects have a common scale and are written centred; written non-centred they have a mode.",
     Status.inconsistent: f"A check of the sampler against itself failed, which should not happen. {NOT_TO_BE_TRUSTED}",
@@ -82,6 +84,7 @@ KNOWN_ERRORS = (
     Status.converged,
     Status.converged_in_part,
     Status.max_levels,
+    Status.rough_integrals,
     Status.slow_decay,
     Status.second_mode,
     *BUDGETS,
@@ -149,7 +152,7 @@ def render_report(
 
 
 def _answer(
-    result: Result, effects: Effects, predictions: Any, comparisons: Sequence[Any], settings: dict[str, Any]
+    result: Result, effects: ReportedEffects, predictions: Any, comparisons: Sequence[Any], settings: dict[str, Any]
 ) -> Markup:
     return answer(result, effects, as_pairs(predictions), list(comparisons), Door.of(result, settings))
 
@@ -158,7 +161,7 @@ def _section(name: str, heading: str, content: Markup) -> Markup:
     return element("section", element("h2", heading, id=f"{name}-heading"), content, id=name)
 
 
-def _title(result: Result, effects: Effects) -> str:
+def _title(result: Result, effects: ReportedEffects) -> str:
     """What was fitted, in a few words."""
     family = family_of(result)
     if family is not None:
@@ -168,7 +171,7 @@ def _title(result: Result, effects: Effects) -> str:
     return f"Posterior of {counted(len(effects.all), 'parameter')}"
 
 
-def _header(result: Result, effects: Effects, settings: dict[str, Any], title: str) -> Markup:
+def _header(result: Result, effects: ReportedEffects, settings: dict[str, Any], title: str) -> Markup:
     formula = settings.get("formula") or formula_of(result)
     links = [("#answer", "The answer"), ("#certainty", "How sure"), ("#cost", "What it cost")]
     return element(
@@ -181,22 +184,23 @@ def _header(result: Result, effects: Effects, settings: dict[str, Any], title: s
     )
 
 
-def _lead(result: Result, effects: Effects, settings: dict[str, Any]) -> str:
+def _lead(result: Result, effects: ReportedEffects, settings: dict[str, Any]) -> str:
     """What was fitted to what, and what the intervals say."""
     kind = "coefficient" if effects.is_regression else "parameter"
     family = family_of(result)
     what = "A posterior" if family is None else family.title
     size = f" with {counted(len(effects.all), kind)}" if effects.all else ""
     source = f" of {os.path.basename(str(settings['data']))}" if settings.get("data") else ""
-    known = result.cost.num_data > 0
-    given = f", given {counted(result.cost.num_data, 'row')}{source}" if known else ", of which no row was read yet"
+    known = result.num_rows > 0
+    groups = "".join(f", {each.groups:,} groups by {each.by}" for each in result.factors)
+    given = f", given {counted(result.num_rows, 'row')}{source}{groups}" if known else ", of which no row was read yet"
     # What the intervals say is no finding where their errors are not known.
     told = finding(effects) if result.status in KNOWN_ERRORS and result.is_sampled else ""
     told = f"At the heaviest mode, {told[:1].lower()}{told[1:]}" if told and result.modes else told
     return f"{what}{size}{given}. {told}".strip()
 
 
-def _status(result: Result, effects: Effects, settings: dict[str, Any]) -> Markup:
+def _status(result: Result, effects: ReportedEffects, settings: dict[str, Any]) -> Markup:
     """What was met and what was not, what that means, and what to do."""
     top = headline(result, _shown_ends(result, effects), settings)
     ended, facts = _sentence(top.opening), _sentence(top.facts) if top.facts else ""
@@ -218,7 +222,7 @@ def _status(result: Result, effects: Effects, settings: dict[str, Any]) -> Marku
     return join([element("div", *content, class_=kind, role="note", aria_label=label), about])
 
 
-def _shown_ends(result: Result, effects: Effects) -> Ends | None:
+def _shown_ends(result: Result, effects: ReportedEffects) -> Ends | None:
     """Those of the page, which were read already."""
     if not effects.has_quantiles or not effects.all:
         return None

@@ -1,6 +1,7 @@
 """The first part of a report, the answer: a forest plot, every coefficient with its errors, and what else was asked.
 
 effects        ratios on a logarithmic axis where the family has them, else coefficients; then tables of both
+groups         see `report_groups`
 quantities     the user's own
 modes          see `report_modes`
 predictions    (label, Prediction) pairs
@@ -14,13 +15,14 @@ from itertools import groupby
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from tallbayes.results.coefficients import Number
+from tallbayes.results.coefficients import Number, shown_size
 from tallbayes.results.result import Result, family_of
 from tallbayes.results.verdict import has_numbers
 from tallbayes.views.advice import Door
 from tallbayes.views.numbers import UNKNOWN, rounded, share
-from tallbayes.views.report.effects import Effect, Effects
+from tallbayes.views.report.effects import Effect, ReportedEffects
 from tallbayes.views.report.forest import ABOUT_MARKS, forest, noun
+from tallbayes.views.report.groups import groups
 from tallbayes.views.report.markup import (
     Markup,
     PageColumn,
@@ -51,7 +53,7 @@ ABOUT_ERRORS = "± is the Monte Carlo error of the number before it (root mean s
 
 def answer(
     result: Result,
-    effects: Effects,
+    effects: ReportedEffects,
     predictions: Sequence[tuple[str, Prediction]],
     comparisons: Sequence[Comparison],
     door: Door,
@@ -59,19 +61,20 @@ def answer(
     """All of it, below its heading."""
     if not has_numbers(result):
         return element("p", "None: the run ended before it had a number.")
-    parts = [_effects(result, effects, door), _quantities(result, effects.others), modes(result, effects)]
+    parts = [_effects(result, effects, door), groups(result), _quantities(result, effects.others)]
+    parts += [modes(result, effects)]
     parts += [_predictions(result, predictions), _comparisons(comparisons)]
     return join(parts)
 
 
-def _effects(result: Result, effects: Effects, door: Door) -> Markup:
+def _effects(result: Result, effects: ReportedEffects, door: Door) -> Markup:
     if not effects.all:
         return join([])
     heading = element("h3", f"{noun(effects)}s".capitalize(), id="effects")
     return join([heading, forest(effects), _without_ratio(effects, door), *_tables(result, effects)])
 
 
-def _without_ratio(effects: Effects, door: Door) -> Markup | None:
+def _without_ratio(effects: ReportedEffects, door: Door) -> Markup | None:
     """Why some coefficients have no ratio."""
     without = effects.without_ratio
     if not without:
@@ -86,7 +89,7 @@ def _without_ratio(effects: Effects, door: Door) -> Markup | None:
     return element("p", why, "; for what they do together, ", typed(door.at_two_rows), ".", class_="soft footnote")
 
 
-def _tables(result: Result, effects: Effects) -> list[Markup]:
+def _tables(result: Result, effects: ReportedEffects) -> list[Markup]:
     """Of ratios where there are any, and of coefficients."""
     ends = ("2.5% end", "97.5% end") if effects.has_quantiles else ("mean \N{MINUS SIGN} 1.96 sd", "mean + 1.96 sd")
     kind = "coefficient" if effects.is_regression else "parameter"
@@ -113,7 +116,7 @@ def _tables(result: Result, effects: Effects) -> list[Markup]:
     return [_folded(summary, _table(caption, ratios, columns), len(ratios)), logs]
 
 
-def _columns(result: Result, effects: Effects, ends: tuple[str, str]) -> list[PageColumn]:
+def _columns(result: Result, effects: ReportedEffects, ends: tuple[str, str]) -> list[PageColumn]:
     """Of the coefficients themselves; those of which nothing is known are left out."""
     found, missed = [each.coefficient for each in effects.all], _missed(result, effects)
     rough = list(zip(*(each.is_rough for each in effects.all), strict=True))
@@ -131,12 +134,12 @@ def _columns(result: Result, effects: Effects, ends: tuple[str, str]) -> list[Pa
     return [*columns, PageColumn("accuracy", words, numeric=False)]
 
 
-def _missed(result: Result, effects: Effects) -> dict[str, list[bool]]:
+def _missed(result: Result, effects: ReportedEffects) -> dict[str, list[bool]]:
     """Of means and sds, which missed the accuracy that was asked for."""
     found = {}
     for name in ("mean", "sd"):
         estimate = result.estimates.get(name)
-        if estimate is not None and estimate.structure.size == len(effects.all):
+        if estimate is not None and shown_size(result, estimate) == len(effects.all):
             missed = ~(estimate.flat_error <= estimate.flat_tolerance)
             found[name] = [bool(missed[each.place]) for each in effects.all]
     return found

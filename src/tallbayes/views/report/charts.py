@@ -16,6 +16,7 @@ from math import isfinite, log, log2
 from unicodedata import east_asian_width
 
 from tallbayes.views.report.markup import Markup, element, fixed, join
+from tallbayes.views.report.ribbons import HEIGHT, Ribbon, drawn
 from tallbayes.views.report.scales import Scale, log_ticks, scale_of
 
 SIZE = 13
@@ -55,12 +56,14 @@ class ForestRow:
 
 @dataclass(frozen=True)
 class Panel:
-    """Intervals on one axis, about an origin; a band about it where small differences do not matter."""
+    """Intervals on one axis, about an origin; a band about it where small differences do not matter; a ribbon between
+    the first half of the intervals and the others."""
 
     title: str
     intervals: Sequence[ForestRow]
     logarithmic: bool = False
     band: float | None = None
+    ribbon: Ribbon | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def intervals(name: str, title: str, finding: str, panels: Sequence[Panel]) -> M
             top += height
         return parts, top
 
-    return _twice(name, title, finding, draw)
+    return twice(name, title, finding, draw)
 
 
 def decay(name: str, title: str, finding: str, plots: Sequence[Plot], levels: Sequence[str]) -> Markup:
@@ -111,10 +114,10 @@ def decay(name: str, title: str, finding: str, plots: Sequence[Plot], levels: Se
             bottom = max(bottom, height) if wide else bottom + height
         return parts, bottom
 
-    return _twice(name, title, finding, draw)
+    return twice(name, title, finding, draw)
 
 
-def _twice(name: str, title: str, finding: str, draw: Callable[[Canvas], tuple[list[Markup], float]]) -> Markup:
+def twice(name: str, title: str, finding: str, draw: Callable[[Canvas], tuple[list[Markup], float]]) -> Markup:
     return join([_drawing(f"{name}-{each.kind}", title, finding, each, *draw(each)) for each in (WIDE, NARROW)])
 
 
@@ -134,19 +137,19 @@ def _drawing(name: str, title: str, finding: str, canvas: Canvas, parts: Sequenc
 def _panel(panel: Panel, canvas: Canvas, top: float) -> tuple[list[Markup], float]:
     """The parts of a panel that begins at a height, and how high it is."""
     left, right = canvas.axis
-    scale = _readable_scale(_held(panel), panel.logarithmic, canvas.ticks, right - left)
+    scale = readable_scale(_held(panel), panel.logarithmic, canvas.ticks, right - left)
 
     def across(place: float) -> float:
         return left + min(max(scale.share(place), 0.0), 1.0) * (right - left)
 
-    parts = [_text(panel.title, left if not canvas.stacked else 0, top + 14, "title")] if panel.title else []
+    parts = [written(panel.title, left if not canvas.stacked else 0, top + 14, "title")] if panel.title else []
     begin = top + (22 if panel.title else 4)
     many = len(panel.intervals) > 14
     below = begin + (20 if many else 4)
-    rows, tops, end = _rows(panel, canvas, across, scale, below)
+    rows, stretches, end = _rows(panel, canvas, across, scale, below)
     end += 4
     # Where labels stand above the lines, the grid is drawn below them alone: no letter stands on a line.
-    stretches = [(y + 20, y + 37) for y in tops] if canvas.stacked else [(below, end)]
+    stretches = stretches if canvas.stacked else [(below, end)]
     back = [part for stretch in stretches for part in _grid(panel, scale, across, *stretch)]
     parts += [*back, *rows, *_tick_texts(scale, canvas, across, end + 16)]
     if many:
@@ -154,7 +157,7 @@ def _panel(panel: Panel, canvas: Canvas, top: float) -> tuple[list[Markup], floa
     return parts, end + 34 - top
 
 
-def _readable_scale(places: Sequence[float], logarithmic: bool, most: int, width: float) -> Scale:
+def readable_scale(places: Sequence[float], logarithmic: bool, most: int, width: float) -> Scale:
     """With as many ticks as their texts leave room for."""
     scale = scale_of(places, logarithmic, most)
     while most > 1 and _crowded(scale, width):
@@ -167,7 +170,7 @@ def _crowded(scale: Scale, width: float) -> bool:
     """Whether the texts of neighbouring ticks would meet, on an axis so wide."""
     return any(
         (scale.share(right.place) - scale.share(left.place)) * width
-        < (_length(left.text) + _length(right.text) + SIZE) / 2
+        < (length_of(left.text) + length_of(right.text) + SIZE) / 2
         for left, right in pairwise(scale.ticks)
     )
 
@@ -177,6 +180,8 @@ def _held(panel: Panel) -> list[float]:
     points = [each.point for each in panel.intervals if isfinite(each.point)] + [0.0]
     if panel.band is not None:
         points += [-panel.band, panel.band]
+    if panel.ribbon is not None:
+        points += panel.ribbon.places
     ends = [end for each in panel.intervals for end in (each.lower, each.upper) if isfinite(end)]
     widths = sorted(each.upper - each.lower for each in panel.intervals if isfinite(each.upper - each.lower))
     usual = widths[len(widths) // 2] if widths else 0.0
@@ -190,38 +195,55 @@ def _grid(panel: Panel, scale: Scale, across: Callable[[float], float], top: flo
     if panel.band is not None and isfinite(panel.band):
         left, right = across(-panel.band), across(panel.band)
         parts.append(element("rect", x=left, y=top, width=right - left, height=bottom - top, class_="band"))
-    parts += [_line(across(each.place), top, across(each.place), bottom, "grid") for each in scale.ticks]
-    return [*parts, _line(across(0.0), top, across(0.0), bottom, "origin")]
+    parts += [stroke(across(each.place), top, across(each.place), bottom, "grid") for each in scale.ticks]
+    return [*parts, stroke(across(0.0), top, across(0.0), bottom, "origin")]
 
 
 def _tick_texts(scale: Scale, canvas: Canvas, across: Callable[[float], float], y: float) -> list[Markup]:
     """Below their ticks, and within the drawing."""
     parts = []
     for tick in scale.ticks:
-        half = _length(tick.text) / 2
+        half = length_of(tick.text) / 2
         x = min(max(across(tick.place), half), canvas.width - half)
-        parts.append(_text(tick.text, x, y, "tick", "middle"))
+        parts.append(written(tick.text, x, y, "tick", "middle"))
     return parts
 
 
 def _rows(
     panel: Panel, canvas: Canvas, across: Callable[[float], float], scale: Scale, top: float
-) -> tuple[list[Markup], list[float], float]:
-    """Their parts, where each of them begins, and where the last ends."""
+) -> tuple[list[Markup], list[tuple[float, float]], float]:
+    """Their parts, from where to where lines of each are below its label, and where the last ends."""
     parts: list[Markup] = []
-    tops: list[float] = []
+    stretches: list[tuple[float, float]] = []
     group, y = "", top
-    for each in panel.intervals:
+    for place, each in enumerate(panel.intervals):
+        if panel.ribbon is not None and 2 * place == len(panel.intervals):
+            room = canvas.axis[0] - 12 if not canvas.stacked else canvas.width
+            at = y + (18 if canvas.stacked else 0.5 * HEIGHT)
+            parts += _lines(panel.ribbon.text, room, at)
+            y += 26 if canvas.stacked else 6
+            parts += drawn(panel.ribbon, across, y)
+            stretches.append((y, y + HEIGHT))
+            y += HEIGHT + 6
         if each.group != group:
             group = each.group
             if group:
-                parts.append(_text(_fit(group, canvas.width), 0, y + 18, "group"))
+                parts.append(written(_fit(group, canvas.width), 0, y + 18, "group"))
                 y += 26
         indent = 12 if group and not canvas.stacked else 0
         parts += _row(each, canvas, across, scale, y, indent)
-        tops.append(y)
+        stretches.append((y + 20, y + 37))
         y += canvas.row
-    return parts, tops, y
+    return parts, stretches, y
+
+
+def _lines(text: str, room: float, y: float) -> list[Markup]:
+    """A text in as many lines as it needs."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        lines = [*lines[:-1], longer] if length_of(longer) <= room else [*lines, word]
+    return [written(line, 0, y + 18 * place, "tick") for place, line in enumerate(lines)]
 
 
 def _row(
@@ -231,14 +253,14 @@ def _row(
     base = y + (16 if canvas.stacked else 0.5 * canvas.row + 4.5)
     middle = y + (28 if canvas.stacked else 0.5 * canvas.row)
     if canvas.stacked:
-        room = canvas.width - _length(point + ends) - 24
-        texts = [_text(f"{point} ({ends})" if point else ends, canvas.width, base, "number", "end")]
+        room = canvas.width - length_of(point + ends) - 24
+        texts = [written(f"{point} ({ends})" if point else ends, canvas.width, base, "number", "end")]
     else:
         room = canvas.axis[0] - indent - 12
-        texts = [_text(point, canvas.axis[1] + 64, base, "number", "end")]
-        if _length(ends) < canvas.width - canvas.axis[1] - (74 if point else 8):
-            texts.append(_text(ends, canvas.width, base, "number ends", "end"))
-    label = _text(_fit(each.label, room), indent, base, "label")
+        texts = [written(point, canvas.axis[1] + 64, base, "number", "end")]
+        if length_of(ends) < canvas.width - canvas.axis[1] - (74 if point else 8):
+            texts.append(written(ends, canvas.width, base, "number ends", "end"))
+    label = written(_fit(each.label, room), indent, base, "label")
     if not (isfinite(each.point) and isfinite(each.lower) and isfinite(each.upper)):
         return [label, *texts]
     return [label, *_mark(each, across, scale, middle), *texts]
@@ -247,7 +269,7 @@ def _row(
 def _mark(each: ForestRow, across: Callable[[float], float], scale: Scale, y: float) -> list[Markup]:
     """The interval as a line, with an arrow where it leaves the axis, and its point: full if clear of the origin."""
     left, right = across(each.lower), across(each.upper)
-    parts = [_line(left, y, right, y, "interval")]
+    parts = [stroke(left, y, right, y, "interval")]
     if each.lower < scale.low:
         parts.append(element("path", d=f"M{left + 6:.1f} {y - 4:.1f}L{left:.1f} {y:.1f}l6 4", class_="arrow"))
     if each.upper > scale.high:
@@ -258,12 +280,12 @@ def _mark(each: ForestRow, across: Callable[[float], float], scale: Scale, y: fl
 
 def _plot(plot: Plot, levels: Sequence[str], left: float, width: float, top: float) -> tuple[list[Markup], float]:
     """Sizes on a logarithmic axis over levels on a plain one; a line of key for each series."""
-    key = [_text(plot.title, left, top + 14, "title")]
+    key = [written(plot.title, left, top + 14, "title")]
     for number, series in enumerate(plot.series):
         y = top + 34 + 18 * number
         rate = f", {plot.letter} = {fixed(series.rate, 2)}" if isfinite(series.rate) else ""
         key.append(_symbol(number, left + 6, y - 4.5))
-        key.append(_text(_fit(series.name, width - 140) + rate, left + 18, y, "label"))
+        key.append(written(_fit(series.name, width - 140) + rate, left + 18, y, "label"))
     begin = top + 44 + 18 * len(plot.series)
     end, first, last = begin + 190, left + 58, left + width - 14
     held = [log(size) for series in plot.series for size in series.sizes if isfinite(size) and size > 0]
@@ -280,9 +302,9 @@ def _plot(plot: Plot, levels: Sequence[str], left: float, width: float, top: flo
     parts = key
     for tick in ticks:
         y = end - (tick.place - low) / (high - low) * (end - begin)
-        parts += [_line(first, y, last, y, "grid"), _text(tick.text, first - 8, y + 4.5, "tick", "end")]
-    parts += [_text(text, across(level), end + 18, "tick", "middle") for level, text in enumerate(levels)]
-    parts.append(_text("level", last, end + 36, "tick", "end"))
+        parts += [stroke(first, y, last, y, "grid"), written(tick.text, first - 8, y + 4.5, "tick", "end")]
+    parts += [written(text, across(level), end + 18, "tick", "middle") for level, text in enumerate(levels)]
+    parts.append(written("level", last, end + 36, "tick", "end"))
     for number, series in enumerate(plot.series):
         parts += _series(series, number, len(plot.series), across, up)
     return parts, end + 50 - top
@@ -298,12 +320,12 @@ def _series(
     if isfinite(series.rate) and len(fitted) > 1:
         height = sum(size + series.rate * l for l, size in fitted) / len(fitted)
         ends = [(across(l) + beside, up(2 ** (height - series.rate * l))) for l in (fitted[0][0], fitted[-1][0])]
-        parts.append(_line(*ends[0], *ends[1], f"fitted series{number % len(SHAPES)}"))
+        parts.append(stroke(*ends[0], *ends[1], f"fitted series{number % len(SHAPES)}"))
     for level, size in usable:
         error = series.errors[level]
         x, kind = across(level) + beside, f"whisker series{number % len(SHAPES)}"
         if isfinite(error) and error > 0:
-            parts.append(_line(x, up(size * max(1 - error, 1e-9)), x, up(size * (1 + error)), kind))
+            parts.append(stroke(x, up(size * max(1 - error, 1e-9)), x, up(size * (1 + error)), kind))
         parts.append(_symbol(number, x, up(size)))
     return parts
 
@@ -321,15 +343,15 @@ def _symbol(number: int, x: float, y: float) -> Markup:
     return element("path", d=f"M{x:.1f} {y:.1f}{outline}", class_=kind)
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+def stroke(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), class_=kind)
 
 
-def _text(text: str, x: float, y: float, kind: str, anchor: str | None = None) -> Markup:
+def written(text: str, x: float, y: float, kind: str, anchor: str | None = None) -> Markup:
     return element("text", text, x=float(x), y=float(y), class_=kind, text_anchor=anchor)
 
 
-def _length(text: str) -> float:
+def length_of(text: str) -> float:
     """Roughly how long a text is drawn."""
     return SIZE * sum(_width(letter) for letter in text)
 
@@ -345,10 +367,10 @@ def _width(letter: str) -> float:
 def _fit(text: str, room: float) -> str:
     """Within so much room: both ends stay, since either may tell it from others."""
     text = " ".join(text.split())
-    if _length(text) <= room:
+    if length_of(text) <= room:
         return text
     kept = text
-    while len(kept) > 2 and _length(kept) > room - SIZE * WIDEST:
+    while len(kept) > 2 and length_of(kept) > room - SIZE * WIDEST:
         half = len(kept) // 2
         kept = kept[:half] + kept[half + 1 :]
     half = (len(kept) + 1) // 2

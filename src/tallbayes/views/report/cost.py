@@ -22,10 +22,10 @@ def cost(result: Result, settings: dict[str, Any]) -> Markup:
 
 
 def _summary(result: Result) -> Markup:
-    spent, rows = result.cost, result.cost.num_data
-    read = "row gradients along paths" if result.weighing is None else "densities of rows at draws"
+    spent, unit = result.cost, result.unit
+    read = f"{unit} gradients along paths" if result.weighing is None else f"densities of {unit}s at draws"
     words = (
-        f"{plain(spent.seconds, 3)} seconds: {passes(spent.passes)} over the {counted(rows, 'row')} "
+        f"{plain(spent.seconds, 3)} seconds: {passes(spent.passes)} over the {counted(spent.num_data, unit)} "
         f"to set up, then {spent.evaluations:,} {read}, as many as {passes(spent.epochs)}."
     )
     return element("p", words)
@@ -34,8 +34,8 @@ def _summary(result: Result) -> Markup:
 def _facts(result: Result, settings: dict[str, Any]) -> Markup:
     spent, versions = result.cost, settings.get("versions", {})
     facts: list[tuple[str, Piece]] = [
-        ("Row gradients", f"{spent.evaluations:,} ({plain(spent.epochs, 3)} epochs)"),
-        ("Set-up", f"{spent.setup_evaluations:,} row gradients: mode, curvature, checks"),
+        (f"{result.unit.capitalize()} gradients", f"{spent.evaluations:,} ({plain(spent.epochs, 3)} epochs)"),
+        ("Set-up", f"{spent.setup_evaluations:,} {result.unit} gradients: mode, curvature, checks"),
         ("Run ahead, unused", f"{spent.speculative_evaluations:,}" if spent.speculative_evaluations else None),
         ("Seconds", plain(spent.seconds, 3)),
         ("Method", element("code", result.method)),
@@ -54,16 +54,16 @@ def _tuning(result: Result) -> Markup | None:
     tuning = result.tuning
     if tuning is None:
         return None
-    tried = trials(tuning)
-    *columns, chosen = columns_of(tried, evaluations="row gradients")
+    tried, unit = trials(tuning, result.unit), result.unit
+    *columns, chosen = columns_of(tried, evaluations=f"{unit} gradients")
     window = tuning.chosen.window * tuning.time
     averaged = f", then {neat(window)} more over which they are averaged" if window else ""
     words = (
-        f"First step and rows a step were chosen by {counted(len(tuning.trials), 'short trial')}, in all "
-        f"{tuning.evaluations:,} row gradients: {tuning.reason}. Paths run for a time {neat(tuning.time)}, and "
+        f"First step and {unit}s a step were chosen by {counted(len(tuning.trials), 'short trial')}, in all "
+        f"{tuning.evaluations:,} {unit} gradients: {tuning.reason}. Paths run for a time {neat(tuning.time)}, and "
         f"as much again for every level{averaged}."
     )
-    caption = "Trials, with the row gradients each predicts for the whole run."
+    caption = f"Trials, with the {unit} gradients each predicts for the whole run."
     return join(
         [
             element("h3", "Tuning"),

@@ -21,6 +21,7 @@ from tallbayes.results.coefficients import (
     coefficients,
     end_tolerance,
     is_slope,
+    own_parameters,
     ratio_name,
 )
 from tallbayes.results.export import readable as with_readable_posterior
@@ -73,7 +74,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Effects:
+class ReportedEffects:
     """All coefficients of a result, and what the exponential of one is called, if anything.
 
     `others` are the quantities that are no mean or sd of theirs.
@@ -109,11 +110,11 @@ class Effects:
         return self.ratio is not None and any(each.is_ratio for each in self.plotted)
 
 
-def effects_of(result: Result) -> Effects:
+def effects_of(result: Result) -> ReportedEffects:
     """Of whatever the result has kept."""
     kept = readable(result)
     others = tuple(name for name in result if name not in kept.estimates)
-    found = coefficients(kept)
+    found = coefficients(kept, first=own_parameters(result))
     terms = terms_of(result, [each.name or "parameter" for each in found])
     has_quantiles = kept.posterior is not None
     tolerance, _ = end_tolerance(result)
@@ -121,7 +122,9 @@ def effects_of(result: Result) -> Effects:
     made = [
         replace(_effect(*each, has_quantiles), tolerance=tolerance, place=place) for place, each in enumerate(parts)
     ]
-    return Effects(tuple(_by_effect(made)), ratio_name(result), has_quantiles, others, result.regression is not None)
+    return ReportedEffects(
+        tuple(_by_effect(made)), ratio_name(result), has_quantiles, others, result.regression is not None
+    )
 
 
 def _by_effect(effects: Sequence[Effect]) -> Iterator[Effect]:

@@ -15,11 +15,11 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.moments import Floats
-from tallbayes.results.coefficients import end_tolerance, end_unit
+from tallbayes.results.coefficients import end_tolerance, end_unit, own_parameters
 from tallbayes.results.result import Result
 from tallbayes.results.verdict import has_numbers
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
-from tallbayes.views.report.effects import Effect, Effects, readable
+from tallbayes.views.report.effects import Effect, ReportedEffects, readable
 from tallbayes.views.report.levels import BETA, levels
 from tallbayes.views.report.markup import (
     Markup,
@@ -42,7 +42,7 @@ FINER = 0.01
 DEFAULT_ALLOWED = 0.05
 
 
-def certainty(result: Result, effects: Effects) -> Markup:
+def certainty(result: Result, effects: ReportedEffects) -> Markup:
     """All of it, below its heading."""
     if not has_numbers(result):
         return join([element("p", "There is no number of which to state an error."), levels(result)])
@@ -57,7 +57,7 @@ def fraction_asked(result: Result) -> float | None:
     return float(asked) if isinstance(asked, int | float) else None
 
 
-def _budget(result: Result, effects: Effects) -> Markup:
+def _budget(result: Result, effects: ReportedEffects) -> Markup:
     """The worst component of every quantity."""
     estimates = [each for each in result.estimates.values() if each.structure.size]
     worst = [(each, _worst(each)) for each in estimates]
@@ -104,17 +104,17 @@ def _worst(estimate: Estimate) -> int:
     return int(np.argmax(np.nan_to_num(_share(estimate), nan=np.inf)))
 
 
-def _ends(result: Result, effects: Effects) -> Markup | None:
+def _ends(result: Result, effects: ReportedEffects) -> Markup | None:
     if not any(each.is_known for each in effects.all):
         return None
     return join([element("h3", "Interval ends"), element("p", " ".join(_about_ends(readable(result), effects)))])
 
 
-def _about_ends(result: Result, effects: Effects) -> list[str]:
+def _about_ends(result: Result, effects: ReportedEffects) -> list[str]:
     """Their errors in posterior sds, their own rate and their price."""
     if result.posterior is None:
         return ["This run kept no posterior, so it has no quantiles: the ends shown are those of a normal law."]
-    ends = result.posterior.interval(0.95)
+    ends = result.posterior.interval(0.95, first=own_parameters(result))
     unit = end_unit(ends[0].flat_value, ends[1].flat_value)
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.stack([end.flat_error for end in ends]) / unit
@@ -153,12 +153,12 @@ def _price(result: Result, ends: Sequence[Estimate], unit: Floats) -> str:
     first, *others = parts
     more = "".join(f", of {accuracy} {price}" for accuracy, price in others)
     return (
-        f"This run took {result.cost.evaluations:,} row gradients in all. For every end, "
+        f"This run took {result.cost.evaluations:,} {result.unit} gradients in all. For every end, "
         f"a standard error of {first[0]} of a posterior sd takes {first[1]}{more}."
     )
 
 
-def _laplace(result: Result, effects: Effects) -> Markup | None:
+def _laplace(result: Result, effects: ReportedEffects) -> Markup | None:
     """Which coefficients the paths moved, and whether that mattered."""
     known = [each for each in effects.all if isfinite(each.coefficient.shift) and each.coefficient.laplace_sd > 0]
     if not known:

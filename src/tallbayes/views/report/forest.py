@@ -12,7 +12,7 @@ from math import isfinite
 from tallbayes.results.coefficients import Number
 from tallbayes.views.numbers import ROUGH
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
-from tallbayes.views.report.effects import Effect, Effects, most_notable
+from tallbayes.views.report.effects import Effect, ReportedEffects, most_notable
 from tallbayes.views.report.markup import Markup, alone, element, listed, plain
 from tallbayes.views.report.scales import by_magnitude
 
@@ -23,7 +23,7 @@ LONGEST = 11
 ABOUT_MARKS = "~ stands before a number that is less accurate than it should be, or whose error is unknown."
 
 
-def finding(effects: Effects) -> str:
+def finding(effects: ReportedEffects) -> str:
     """What the intervals say, in a sentence."""
     shown, origin = effects.plotted, "1" if effects.shows_ratios else "0"
     clear = [each for each in shown if each.is_clear]
@@ -41,7 +41,7 @@ def finding(effects: Effects) -> str:
     return f"{many} clear of {origin} (the 95% interval leaves it out){most_of_all} {named}."
 
 
-def noun(effects: Effects) -> str:
+def noun(effects: ReportedEffects) -> str:
     """What the plotted numbers are called."""
     if effects.shows_ratios:
         return str(effects.ratio)
@@ -52,7 +52,7 @@ def _be(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def forest(effects: Effects) -> Markup | None:
+def forest(effects: ReportedEffects) -> Markup | None:
     if not effects.plotted:
         return None
     shown = most_notable(effects.plotted, MOST_PLOTTED)
@@ -61,7 +61,7 @@ def forest(effects: Effects) -> Markup | None:
     return element("figure", drawing, element("figcaption", _forest_caption(effects, shown)))
 
 
-def _forest_caption(effects: Effects, shown: Sequence[Effect]) -> str:
+def _forest_caption(effects: ReportedEffects, shown: Sequence[Effect]) -> str:
     ratios, left = effects.shows_ratios, len(effects.plotted) - len(shown)
     point = "posterior median" if ratios and effects.has_quantiles else "posterior mean"
     ends = "95% equal-tailed interval" if effects.has_quantiles else "mean ± 1.96 sd, as this run kept no posterior"
@@ -83,7 +83,7 @@ def _forest_caption(effects: Effects, shown: Sequence[Effect]) -> str:
     return " ".join(sentences)
 
 
-def _panels(effects: Effects, shown: Sequence[Effect]) -> list[Panel]:
+def _panels(effects: ReportedEffects, shown: Sequence[Effect]) -> list[Panel]:
     """Categories share an axis; numeric columns, which have units of their own, another, or several."""
     numbers = [each for each in shown if not each.term.is_category]
     extents = [max(abs(each.lower.value), abs(each.upper.value)) for each in numbers]
@@ -98,7 +98,7 @@ def _panels(effects: Effects, shown: Sequence[Effect]) -> list[Panel]:
     return made
 
 
-def _axis_title(effects: Effects, key: int, several: bool) -> str:
+def _axis_title(effects: ReportedEffects, key: int, several: bool) -> str:
     what = noun(effects)
     if not several or not effects.is_regression:
         return what

@@ -170,4 +170,4 @@ def _table(result: Result) -> Markup:
         "consistency is the largest difference between coarse and fine paths of one step size, in standard errors."
     )
     grid = tables.levels(result, in_tolerances=True)
-    return table(caption, "level", grid.names, columns_of(grid, evaluations="row gradients"))
+    return table(caption, "level", grid.names, columns_of(grid, evaluations=f"{result.unit} gradients"))

@@ -13,8 +13,9 @@ from typing import Any
 
 from tallbayes.estimator.estimates import Status
 from tallbayes.results.coefficients import UNKNOWN, Number
-from tallbayes.results.result import Mode, Result
-from tallbayes.views.report.effects import Effects, effects_of
+from tallbayes.results.parts import Mode
+from tallbayes.results.result import Result
+from tallbayes.views.report.effects import ReportedEffects, effects_of
 from tallbayes.views.report.markup import (
     Markup,
     PageColumn,
@@ -47,7 +48,7 @@ def elsewhere(result: Result) -> Markup | None:
     return element("p", f"About {part} of the posterior’s mass, by an estimate, is at ", link, ".")
 
 
-def modes(result: Result, effects: Effects) -> Markup | None:
+def modes(result: Result, effects: ReportedEffects) -> Markup | None:
     """A table of the modes, one of where they are, and what that means; None where there is one alone."""
     if not result.modes:
         return None
@@ -95,7 +96,7 @@ def _ending(result: Result) -> str:
     return str(result.status)
 
 
-def _places(result: Result, effects: Effects) -> Markup:
+def _places(result: Result, effects: ReportedEffects) -> Markup:
     """Laplace's Gaussian and the answer of every mode, for the first parameters."""
     names = _parameters(result, effects)
     found = [_numbers(effects), *(_means_and_sds(mode) for mode in result.modes)]
@@ -121,7 +122,7 @@ def _places(result: Result, effects: Effects) -> Markup:
     return table(caption, "parameter", names * len(found), columns, groups)
 
 
-def _parameters(result: Result, effects: Effects) -> list[str]:
+def _parameters(result: Result, effects: ReportedEffects) -> list[str]:
     """Names of the first."""
     structure = result.modes[0].structure
     if len(effects.all) == structure.size:
@@ -134,7 +135,7 @@ def _means_and_sds(mode: Mode) -> list[tuple[Number, Number]]:
     return [] if mode.result is None else _numbers(effects_of(replace(mode.result, posterior=None)))
 
 
-def _numbers(effects: Effects) -> list[tuple[Number, Number]]:
+def _numbers(effects: ReportedEffects) -> list[tuple[Number, Number]]:
     return [(each.coefficient.mean, each.coefficient.sd) for each in effects.in_order]
 
 

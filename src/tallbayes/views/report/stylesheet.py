@@ -116,6 +116,11 @@ caption span { display: block; position: sticky; left: 0; max-width: min(44rem, 
 .chart .interval { stroke: var(--mark); stroke-width: 2; }
 .chart .arrow { stroke: var(--mark); stroke-width: 2; fill: none; }
 .chart .point { fill: var(--mark); stroke: var(--mark); stroke-width: 1.5; }
+.chart .ribbon { fill: var(--mark); fill-opacity: .22; }
+.chart .ribbon.far { fill-opacity: .12; }
+.chart .ribbon-line { fill: none; stroke: var(--mark); stroke-width: 2; stroke-linejoin: round; }
+.chart .dots { fill: none; stroke: var(--mark); stroke-linecap: round; stroke-opacity: .55; }
+.chart .alone { fill: none; stroke: var(--other); stroke-width: 1.5; stroke-dasharray: 6 4; }
 .chart .point.open { fill: var(--paper); }
 .chart .series0 { fill: var(--mark); stroke: var(--mark); }
 .chart .series1 { fill: var(--other); stroke: var(--other); }

@@ -13,8 +13,8 @@ import pytest
 from scipy.special import expit, gammainc, ndtr
 from scipy.stats import nbinom, norm
 
+from tallbayes.gaussian.quadrature import MOST_NODES, Curve, Integral, integrate
 from tallbayes.model.links import SIGMOID, Wanted
-from tallbayes.model.quadrature import MOST_NODES, Curve, Integral, integrate
 
 SDS = (0.1, 1.0, 8.0, 20.0, 100.0, 1000.0)
 MEANS = np.array([-50.0, -7.3, -1.0, 0.0, 0.4, 3.0, 12.0, 50.0])
