@@ -1,4 +1,4 @@
-"""The effects of a run's groups, found when they are first asked for."""
+"""The effects of a run's groups, and the groups as a prediction reads them, found when they are first asked for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from tallbayes.groups.units import Grouping
 from tallbayes.model.model import Target
 from tallbayes.posterior.effects import effects_of
+from tallbayes.posterior.group_predictions import KnownGroups
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.later import jax
-from tallbayes.results.effects import Effects, EffectSource
+from tallbayes.results.effects import NUMBERS, Effects, EffectSource
 from tallbayes.setup.preparation import Prepared
 
 
@@ -20,16 +21,15 @@ def effect_source(posterior: Posterior | None, prepared: Prepared) -> EffectSour
     """None where there are no groups, or no posterior was kept."""
     if posterior is None or prepared.target.integrated is None or prepared.grouping is None:
         return None
-    return EffectSource(partial(_find, posterior, prepared))
+    return EffectSource(partial(_find, posterior, prepared), gather=partial(_gather, prepared))
 
 
 def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
-    target, grouping, table = prepared.target, prepared.grouping, prepared.table
-    assert target.integrated is not None
-    units = jax.tree.map(lambda leaf: np.asarray(leaf[: table.num_rows]), table.rows)
+    target, grouping, units = prepared.target, prepared.grouping, units_of(prepared)
     found = effects_of(posterior, target, units)
     order = np.argsort(units["group"])
-    own: dict[str, Any] = {name: each[order] for name, each in vars(found).items() if name != "between"}
+    kept = (*NUMBERS, "within")
+    own: dict[str, Any] = {name: getattr(found, name)[order] for name in kept}
     return (
         Effects(
             by=grouping.by,
@@ -40,6 +40,22 @@ def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
             **own,
         ),
     )
+
+
+def _gather(prepared: Prepared) -> KnownGroups:
+    return known_groups(prepared.target, prepared.grouping, units_of(prepared))
+
+
+def known_groups(target: Target, grouping: Grouping, units: Any) -> KnownGroups:
+    """The groups of a fit, by what their column holds."""
+    assert target.integrated is not None
+    return KnownGroups(target.integrated.integral, units, grouping.levels, np.argsort(units["group"]))
+
+
+def units_of(prepared: Prepared) -> Any:
+    """Without padding."""
+    table = prepared.table
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[: table.num_rows], table.rows)
 
 
 def _levels(target: Target, grouping: Grouping) -> tuple[Any, ...]:

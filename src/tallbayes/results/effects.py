@@ -14,6 +14,7 @@ from tallbayes.moments import Floats
 if TYPE_CHECKING:
     import pandas
 
+    from tallbayes.posterior.group_predictions import KnownGroups
     from tallbayes.results.result import Result
 
 SHOWN = 5
@@ -92,15 +93,29 @@ class Effects:
 
 @dataclass(eq=False)
 class EffectSource:
-    """Effects that are found when they are first asked for, and kept."""
+    """Effects that are found when they are first asked for, and kept; and the groups themselves, with their rows."""
 
     find: Callable[[], tuple[Effects, ...]]
     found: tuple[Effects, ...] | None = field(default=None)
+    gather: Callable[[], KnownGroups] | None = field(default=None)
+    gathered: KnownGroups | None = field(default=None)
 
     def __call__(self) -> tuple[Effects, ...]:
         if self.found is None:
             self.found = self.find()
         return self.found
+
+    @property
+    def groups(self) -> KnownGroups | None:
+        """What a prediction for a group that is known reads."""
+        if self.gathered is None and self.gather is not None:
+            self.gathered = self.gather()
+        return self.gathered
+
+
+def has_groups(result: Result) -> bool:
+    """Whether effects of groups were integrated out of its posterior."""
+    return result.effect_source is not None or (result.encoding is not None and "groups" in result.encoding)
 
 
 def known_effects(result: Result) -> tuple[Effects, ...]:
