@@ -14,14 +14,14 @@ from tallbayes.posterior.group_predictions import KnownGroups
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.later import jax
 from tallbayes.results.effects import NUMBERS, Effects, EffectSource
-from tallbayes.setup.preparation import Prepared
+from tallbayes.setup.preparation import Placed, Prepared
 
 
 def effect_source(posterior: Posterior | None, prepared: Prepared) -> EffectSource | None:
     """None where there are no groups, or no posterior was kept."""
     if posterior is None or prepared.target.integrated is None or prepared.grouping is None:
         return None
-    return EffectSource(partial(_find, posterior, prepared), gather=partial(_gather, prepared))
+    return EffectSource(partial(_find, posterior, prepared), gather=partial(known_groups, prepared))
 
 
 def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
@@ -36,23 +36,20 @@ def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
             levels=_levels(target, grouping),
             names=_names(target),
             counts=grouping.counts.astype(np.float64),
-            raw=_raw(units)[order],
+            raw=raw_means(units)[order],
             **own,
         ),
     )
 
 
-def _gather(prepared: Prepared) -> KnownGroups:
-    return known_groups(prepared.target, prepared.grouping, units_of(prepared))
-
-
-def known_groups(target: Target, grouping: Grouping, units: Any) -> KnownGroups:
+def known_groups(prepared: Prepared | Placed) -> KnownGroups:
     """The groups of a fit, by what their column holds."""
-    assert target.integrated is not None
-    return KnownGroups(target.integrated.integral, units, grouping.levels, np.argsort(units["group"]))
+    integrated, units = prepared.target.integrated, units_of(prepared)
+    assert integrated is not None
+    return KnownGroups(integrated.integral, units, prepared.grouping.levels, np.argsort(units["group"]))
 
 
-def units_of(prepared: Prepared) -> Any:
+def units_of(prepared: Prepared | Placed) -> Any:
     """Without padding."""
     table = prepared.table
     return jax.tree.map(lambda leaf: np.asarray(leaf)[: table.num_rows], table.rows)
@@ -71,7 +68,7 @@ def _names(target: Target) -> tuple[str, ...]:
     return groups.names or (("effect",) if size == 1 else tuple(f"effect[{k}]" for k in range(size)))
 
 
-def _raw(units: Any) -> np.ndarray:
+def raw_means(units: Any) -> np.ndarray:
     """The mean response of every unit."""
     rows, count = units["rows"], units["count"]
     if not isinstance(rows, dict) or "y" not in rows or np.ndim(rows["y"]) != 2:

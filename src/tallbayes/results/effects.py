@@ -113,6 +113,11 @@ class EffectSource:
         return self.gathered
 
 
+def nothing_more() -> tuple[Effects, ...]:
+    """For effects that are found already."""
+    return ()
+
+
 def has_groups(result: Result) -> bool:
     """Whether effects of groups were integrated out of its posterior."""
     return result.effect_source is not None or (result.encoding is not None and "groups" in result.encoding)

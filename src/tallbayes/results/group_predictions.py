@@ -41,7 +41,7 @@ from tallbayes.results.result import Result, kept_posterior
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding
 
-WITHOUT_INTERVAL = "no interval for new observations: the law of a group's effect is not normal; their sd is exact"
+WITHOUT_INTERVAL = "new observations have an sd but no interval: effects of groups are not normal"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +111,12 @@ def mixed_stream(
     result: Result, encoding: Encoding, batches: Iterator[NewRows], ks: tuple[int, ...], interval: float | None
 ) -> Iterator[tuple[NewRows, Prediction, Observation | None]]:
     """Predictions of a fit by a formula with groups, batch by batch."""
-    mixed, known = Mixed.of(result, encoding), known_of(result)
+    mixed = Mixed.of(result, encoding)
     facts = CATALOGUE[mixed.family]
     if ks and facts.tail is None:
         raise InputError(explain("at_least for counts", f"family {mixed.family!r}", "leave it out"))
     outcome = MixedOutcome(Wanted(mixed.family, ks), mixed.terms, mixed.extra, mixed.noise)
-    predictor = GroupPredictor(kept_posterior(result), mixed.space, outcome, known)
+    predictor = GroupPredictor(kept_posterior(result), mixed.space, outcome, None)
     notes = (WITHOUT_INTERVAL,) if interval is not None and facts.response != "binary" else ()
     for batch in batches:
         if not batch.usable.any():
@@ -124,18 +124,19 @@ def mixed_stream(
             found = Predicted(Prediction(*nothing), np.empty(0), np.empty(0))
         else:
             rows, codes = mixed.rows(batch)
-            if known is None:
-                _require_new(batch, mixed, codes)
-            found = predictor(rows, codes * 0 - 1 if known is None else known.places(codes))
+            if predictor.known is None and np.any(codes >= 0):
+                predictor.known = known_of(result)
+                _require_known(predictor.known, batch, mixed, codes)
+            known = predictor.known
+            found = predictor(rows, np.full(len(codes), -1) if known is None else known.places(codes))
         observation = _observation(mixed, found)
         yield replace(batch, notes=(*batch.notes, *notes)), found.outputs, observation
 
 
-def _require_new(batch: NewRows, mixed: Mixed, codes: np.ndarray) -> None:
-    seen = np.flatnonzero(codes >= 0)
-    if len(seen):
+def _require_known(known: KnownGroups | None, batch: NewRows, mixed: Mixed, codes: np.ndarray) -> None:
+    if known is None:
         levels, by = batch.groups[mixed.order[0]].levels, mixed.terms[0].by
-        got = f"{levels.names[int(codes[seen[0]])]!r}, and a result from a file, which has no rows"
+        got = f"{levels.names[int(codes[codes >= 0][0])]!r}, and a result from a file, which has no rows"
         hint = (
             "result.predict in the process that fitted it, tallbayes predict with its run and its table in their "
             "place, or a name that no group has for the prediction of a new one"

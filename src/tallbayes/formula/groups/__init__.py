@@ -4,4 +4,5 @@ terms    the bars of a formula, taken out of its text
 levels   which groups there are, and which one a row is of
 design   the effects of every row, in the units of the columns of the formula, and the same of new rows
 fit      where a formula with groups ends
+again    the groups of a run read again from its table
 """

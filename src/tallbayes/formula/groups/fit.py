@@ -48,18 +48,23 @@ class GroupQuestion:
 
 def fit_groups(question: GroupQuestion) -> Result:
     """The result of a mixed model."""
-    design = question.design
+    model, rows = mixed_model(question.design, question.model, question.scales)
+    return estimate(model, rows, question.quantities, **question.options)
+
+
+def mixed_model(design: Design, fixed: Model, scales: Any = 1.0) -> tuple[Model, dict[str, Any]]:
+    """A design's model with its effects by group, and the rows that it reads."""
     groups = sorted(design.groups, key=lambda each: -len(each.levels))
     _require_few(groups[1:])
-    terms = tuple(_term(each, question.scales, place > 0) for place, each in enumerate(groups))
+    terms = tuple(_term(each, scales, place > 0) for place, each in enumerate(groups))
     scale = design.encoding.response_scale
-    model = with_effects(question.model, *terms, names=groups[0].names)
-    model = _in_own_units(model, question.model, groups, terms, scale)
+    model = with_effects(fixed, *terms, names=groups[0].names)
+    model = _in_own_units(model, fixed, groups, terms, scale)
     shown = partial(_shown, terms[0], scale * groups[0].to_own)
     assert model.groups is not None
     levels = tuple(groups[0].levels.names)
     model = replace(model, groups=replace(model.groups, shown=shown, levels=levels))
-    return estimate(model, _rows(design.rows, groups, terms), question.quantities, **question.options)
+    return model, _rows(design.rows, groups, terms)
 
 
 def by_name(group: GroupDesign) -> str:
