@@ -113,8 +113,6 @@ def mixed_stream(
     """Predictions of a fit by a formula with groups, batch by batch."""
     mixed = Mixed.of(result, encoding)
     facts = CATALOGUE[mixed.family]
-    if ks and facts.tail is None:
-        raise InputError(explain("at_least for counts", f"family {mixed.family!r}", "leave it out"))
     outcome = MixedOutcome(Wanted(mixed.family, ks), mixed.terms, mixed.extra, mixed.noise)
     predictor = GroupPredictor(kept_posterior(result), mixed.space, outcome, None)
     notes = (WITHOUT_INTERVAL,) if interval is not None and facts.response != "binary" else ()

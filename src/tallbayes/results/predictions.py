@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
@@ -86,6 +86,8 @@ def _grouped(result: Result, rows: Any, asked: Asked, ks: tuple[int, ...], inter
             return None
         from tallbayes.formula.encoding import Encoding
 
+        kept_posterior(result)
+        _require_counts(family_of(result), ks)
         encoding = Encoding.from_plain(result.encoding)
         return mixed_stream(result, encoding, encoded_rows(encoding, rows, asked), ks, interval)
     live = kept_posterior(result).live
@@ -96,12 +98,16 @@ def _grouped(result: Result, rows: Any, asked: Asked, ks: tuple[int, ...], inter
     return own_stream(result, rows, asked)
 
 
+def _require_counts(family: Family | None, ks: tuple[int, ...]) -> None:
+    if ks and family is not None and family.tail is None:
+        raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
+
+
 def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     live = kept_posterior(result).live
     regression, family = result.regression, family_of(result)
     if regression is not None and family is not None:
-        if ks and family.tail is None:
-            raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
+        _require_counts(family, ks)
         layout = Layout(regression.heads, regression.intercept, regression.extras)
         return FamilyResponse(Wanted(family.name, ks), layout)
     if live is None or live[0].predict is None:

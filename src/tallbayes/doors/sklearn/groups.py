@@ -2,7 +2,8 @@
 
     eta = x . theta + intercept + b[group],     b ~ N(0, sd^2),     sd half-normal(1)
 
-The fit is that of the formula "y ~ x0 + ... + (1 | group)", with the same priors. A row of a group that was fitted is
+The fit is that of the formula "y ~ x0 + ... + (1 | group)", with its priors: that of a regressor's noise reaches down
+to 0, where without groups it ends at a thousandth, and counts are whole numbers. A row of a group that was fitted is
 predicted with its effect, one of any other as a row of a new group.
 """
 
