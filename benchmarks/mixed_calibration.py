@@ -2,8 +2,8 @@
 
     python benchmarks/mixed_calibration.py [--seeds 50] [--only NAME ...] [--tolerance 0.02] [--stored]
 
-Each run is a fit by formula, as a user writes it; its fixed effects, scales, correlation and noise, mean and sd of each,
-and mean and sd of every group's effect are held against the exact references of mixed_references.py. Reported by
+Each run is a fit by formula, as a user writes it; its fixed effects, scales, correlation and noise, mean and sd of
+each, and mean and sd of every group's effect are held against the exact references of mixed_references.py. Reported by
 problem: RMSE / tolerance of the worst quantity, the share of 95% intervals that hold the truth, for parameters and for
 effects, and the largest z. The tolerance of an effect is that share of its own sd. Half as wide an interval is the
 control. Runs are lines of results/mixed_calibration.jsonl and are not run again; the summary is

@@ -1,4 +1,4 @@
-"""A group's integral: against closed forms and dense grids, wherever its nodes were put; and how many nodes it takes."""
+"""A group's integral: against closed forms and dense grids, wherever its nodes were put."""
 
 from __future__ import annotations
 

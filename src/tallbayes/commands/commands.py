@@ -169,10 +169,12 @@ def predict(options: argparse.Namespace) -> int:
     if options.out is not None and options.out.exists() and not options.force:
         got = f"{str(options.out)!r}, which exists"
         raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
-    result, _ = read_run(options.folder)
+    result, settings = read_run(options.folder)
     with _uninterrupted():
         use_compile_cache_later()
+        from tallbayes.formula.groups.again import with_groups
         from tallbayes.results.predictions import predict_batches
+    result = with_groups(result, settings)
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
     asked |= {"keep": [name for given in options.keep or () for name in names_of(given, "--keep id,hour")]}
     asked |= {"interval": options.interval or None}

@@ -1,4 +1,4 @@
-"""The effects of a run's groups, found when they are first asked for."""
+"""The effects of a run's groups, and the groups as a prediction reads them, found when they are first asked for."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy as np
 from tallbayes.groups.units import Grouping
 from tallbayes.model.model import Target
 from tallbayes.posterior.effects import effects_of
+from tallbayes.posterior.group_predictions import KnownGroups
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.later import jax
-from tallbayes.results.effects import Effects, EffectSource
+from tallbayes.results.effects import NUMBERS, Effects, EffectSource
 from tallbayes.results.parts import Factor
-from tallbayes.setup.preparation import Prepared
+from tallbayes.setup.preparation import Placed, Prepared
 
 
 def effect_source(posterior: Posterior | None, prepared: Prepared) -> EffectSource | None:
     """None where there are no groups, or no posterior was kept."""
     if posterior is None or prepared.target.integrated is None or prepared.grouping is None:
         return None
-    return EffectSource(partial(_find, posterior, prepared))
+    return EffectSource(partial(_find, posterior, prepared), gather=partial(known_groups, prepared))
 
 
 def factors_of(prepared: Prepared) -> tuple[Factor, ...]:
@@ -36,22 +37,34 @@ def factors_of(prepared: Prepared) -> tuple[Factor, ...]:
 
 
 def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
-    target, grouping, table = prepared.target, prepared.grouping, prepared.table
-    assert target.integrated is not None
-    units = jax.tree.map(lambda leaf: np.asarray(leaf[: table.num_rows]), table.rows)
+    target, grouping, units = prepared.target, prepared.grouping, units_of(prepared)
     found = effects_of(posterior, target, units)
     order = np.argsort(units["group"])
-    own: dict[str, Any] = {name: each[order] for name, each in vars(found).items() if name != "between"}
+    kept = (*NUMBERS, "within")
+    own: dict[str, Any] = {name: getattr(found, name)[order] for name in kept}
     return (
         Effects(
             by=grouping.by,
             levels=_levels(target, grouping),
             names=_names(target),
             counts=grouping.counts.astype(np.float64),
-            raw=_raw(units)[order],
+            raw=raw_means(units)[order],
             **own,
         ),
     )
+
+
+def known_groups(prepared: Prepared | Placed) -> KnownGroups:
+    """The groups of a fit, by what their column holds."""
+    integrated, units = prepared.target.integrated, units_of(prepared)
+    assert integrated is not None
+    return KnownGroups(integrated.integral, units, prepared.grouping.levels, np.argsort(units["group"]))
+
+
+def units_of(prepared: Prepared | Placed) -> Any:
+    """Without padding."""
+    table = prepared.table
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[: table.num_rows], table.rows)
 
 
 def _levels(target: Target, grouping: Grouping) -> tuple[Any, ...]:
@@ -67,7 +80,7 @@ def _names(target: Target) -> tuple[str, ...]:
     return groups.names or (("effect",) if size == 1 else tuple(f"effect[{k}]" for k in range(size)))
 
 
-def _raw(units: Any) -> np.ndarray:
+def raw_means(units: Any) -> np.ndarray:
     """The mean response of every unit."""
     if "raw" in units:
         return np.asarray(units["raw"], np.float64)

@@ -82,7 +82,7 @@ def fit(
     ['Intercept', 'hour']
     """
     table = _one_table(data, table)
-    known, make = _find_family(family)
+    known, make = find_family(family)
     rule = read_rule(standardise)
     chosen = dict(family_options or {})
     _require_known("family_options", chosen, make, OWN_OPTIONS)
@@ -110,7 +110,7 @@ def fit(
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = _prior_scales(prior_scale, design.names)
         try:
-            model = _make_model(known, make, design, scales, intercept_scale, chosen)
+            model = make_model(known, make, design, scales, intercept_scale, chosen)
             asked = accuracy | options | {"weights": design.weights, "progress": report}
             if design.groups:
                 result = fit_groups(GroupQuestion(design, model, quantities, asked, group_scale))
@@ -158,7 +158,7 @@ def _fit_again(
     return fit(formula, table, family, **own, **{**accuracy, **options, "max_seconds": None, **changes})
 
 
-def _make_model(
+def make_model(
     family: Family,
     make: Callable[..., Model],
     design: Design,
@@ -209,7 +209,7 @@ def _by_column(error: PosteriorError, names: tuple[str, ...]) -> PosteriorError:
     return type(error)(message, error.places, error.value)
 
 
-def _find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
+def find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
     known = ALIASES.get(family, family) if isinstance(family, str) else family
     for name, make in FAMILIES.items():
         if known == name or family is make:

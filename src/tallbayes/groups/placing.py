@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.anchor.anchor import Anchor
 from tallbayes.groups.centre import find_marginal_mode
 from tallbayes.groups.integral import Choice, choose_nodes, error_of
+from tallbayes.groups.nodes import find_nodes, with_nodes
 from tallbayes.groups.units import Grouping, gather_units, make_grouping, take_out
 from tallbayes.model.model import Model, bind
 from tallbayes.model.space import make_space
@@ -79,6 +81,17 @@ def place_groups(
         integral_error=choice.error,
         **found,
     )
+
+
+def place_again(gathered: Gathered, anchor: Anchor, tolerance: float) -> Placed:
+    """The same for a posterior that is known, with nodes at its centre."""
+    model, units = gathered.model, gathered.units
+    placed = place(model, units, "float64", False, None, gathered.bound)
+    nodes = find_nodes(placed.target, placed.table, anchor.mode)
+    table = replace(placed.table, rows=with_nodes(placed.table, nodes))
+    choice = choose_nodes(placed.target, table, anchor, tolerance)
+    target = _with_nodes(model, choice, units)
+    return replace(placed, target=target, table=table, integral_error=choice.error, grouping=gathered.grouping)
 
 
 def _with_nodes(model: Model, choice: Choice, units: Any) -> Any:

@@ -54,7 +54,7 @@ class Model:
     of its own, which is integrated out, and `log_likelihood(theta, b, row)` is that of one row given it.
 
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
-    `family` of `tb.families` has one by its name.
+    `family` of `tb.families` has one by its name. With `groups` it is `predict(theta, b, row)`.
 
     >>> import jax.numpy as jnp
     >>> model = Model(
@@ -76,7 +76,7 @@ class Model:
     units: Any = None
     structure: Structure | None = None
     affine_report: bool = False
-    predict: Callable[[Any, Any], Any] | None = None
+    predict: Callable[..., Any] | None = None
     family: str | None = None
     flat_report: Callable[[Any, Any], Any] | None = None
     noise: Noise | None = None
@@ -114,7 +114,7 @@ class Target:
     affine_report: bool = False
     log_concave: bool = False
     # Asked for after the run alone.
-    predict: Callable[[Any, Any], Any] | None = field(default=None, compare=False, repr=False)
+    predict: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     family: str | None = field(default=None, compare=False)
     flat_report: Function | None = None
     noise: Noise | None = field(default=None, compare=False)

@@ -13,7 +13,9 @@ prediction_errors   from sums over paths to predictions
 predictor           those sums, a block of rows at a time
 effects             moments of every group's effect, all groups streamed
 observations        how a new observation scatters about a prediction
+effects             what is known of the effect of every group, and of the difference of two
+group_predictions   predictions of rows that belong to groups, known or new
 
 A run makes a `Posterior`; results and doors ask it, and make a `Predictor` of it. Only `reported`, `expectations`,
-`predictor` and `observations` import JAX, so that a stored posterior opens without.
+`predictor`, `observations`, `effects` and `group_predictions` import JAX, so that a stored posterior opens without.
 """

@@ -8,6 +8,12 @@ Given theta, the nodes of a group are its effect's law: mean m(theta), variance 
 E and Var over theta are those of the signed ensemble (`predictor`). The ends of an interval are those that four moments
 give (Cornish and Fisher), off by no more than the last correction, which their error takes in. What the nodes
 themselves are off by, held against twice as many at the mode, is part of every bias bound.
+
+A difference of two groups, or of two rows, is a sum of what theta says and of effects that are independent given theta:
+
+    D = d(theta) + sum_j w_j . b_j + s t,   whose cumulants add up;     P(D > 0) = E P(D > 0 | theta)
+
+the latter by Edgeworth's expansion of D given theta, off by no more than its last terms, which its error takes in.
 """
 
 from __future__ import annotations
@@ -18,9 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tallbayes.model.groups.integral import GroupIntegral
+from tallbayes.model.groups.mixed import EffectTerm, root_of
 from tallbayes.model.model import Target
+from tallbayes.model.space import Space
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.posterior.prediction import Prediction
 from tallbayes.programs.compilation import compiled
 from tallbayes.programs.later import jax, jnp
 
@@ -31,6 +40,7 @@ ACCURACY = 0.01
 FEWEST_PATHS, MOST_PATHS = 16, 256
 PAIRS = 16
 PILOT_UNITS = 64
+CONTRAST_PAIRS = 256
 MOMENTS = 4
 
 
@@ -58,6 +68,8 @@ class EffectNumbers:
     end_error: Floats
     within: Floats
     between: Floats
+    median: Floats
+    median_error: Floats
 
 
 def effects_of(posterior: Posterior, target: Target, units: Any, probability: float = 0.95) -> EffectNumbers:
@@ -66,18 +78,21 @@ def effects_of(posterior: Posterior, target: Target, units: Any, probability: fl
 
     assert target.integrated is not None
     response = OwnResponse(OfEffect(target, target.integrated.integral), lines=False, work=target.work(units))
-    predictor = _predictor(posterior, response, units)
-    found = predictor.all(units)
+    found = _predictor(posterior, response, units).all(units)
+    off = _off_by_nodes(target, posterior.anchor.mode, units)
+    return numbers_of(found, off, posterior.rungs.left, probability)
+
+
+def numbers_of(found: Prediction, off: Floats, left: float, probability: float) -> EffectNumbers:
+    """From four moments given theta, side by side, to those over theta too; `off` is what the nodes are off by."""
     size = found.mean.shape[1] // MOMENTS
     mean, variance, third, fourth = (found.mean[:, k * size : (k + 1) * size] for k in range(MOMENTS))
     between = found.sd[:, :size]
-    off = _off_by_nodes(target, posterior.anchor.mode, units)
     sd = np.sqrt(np.maximum(variance + between**2, 0.0))
-    left = posterior.rungs.left * sd
-    mean_error = found.error[:, :size] + off[:, :size] + left
+    mean_error = found.error[:, :size] + off[:, :size] + left * sd
     spread_error = found.error[:, size : 2 * size] + off[:, size : 2 * size] + 2 * between * found.sd_error[:, :size]
     with np.errstate(divide="ignore", invalid="ignore"):
-        sd_error = np.where(sd > 0, spread_error / (2 * sd), 0.0) + left
+        sd_error = np.where(sd > 0, spread_error / (2 * sd), 0.0) + left * sd
         skew = np.where(sd > 0, third / sd**3, 0.0)
         excess = np.where(sd > 0, (fourth + 6 * variance * between**2 + 3 * between**4) / sd**4 - 3, 0.0)
     lower, upper, rest = _ends(probability, skew, excess)
@@ -91,6 +106,8 @@ def effects_of(posterior: Posterior, target: Target, units: Any, probability: fl
         end_error=mean_error + np.abs(upper) * sd_error + rest * sd,
         within=np.sqrt(np.maximum(variance, 0.0)),
         between=between,
+        median=mean - skew / 6 * sd,
+        median_error=mean_error + np.abs(skew) / 6 * (np.maximum(skew**2, np.abs(excess)) * sd + sd_error),
     )
 
 
@@ -138,6 +155,81 @@ def _off_by_nodes(target: Target, mode: Floats, units: Any) -> Floats:
     return np.concatenate(parts)[:count]
 
 
-def _apart(pair: tuple[OfEffect, OfEffect], units: Any, mode: jax.Array) -> jax.Array:
+def _apart(pair: tuple[Any, Any], units: Any, mode: jax.Array) -> jax.Array:
     first, second = (jax.vmap(lambda unit, one=one: one(mode, unit))(units) for one in pair)
     return second - first
+
+
+class OfContrast(NamedTuple):
+    """Of a difference D, given theta: mean, second to fourth central moments, P(D > 0), and the size of the last terms
+    of that.
+
+    {"units": groups that are known (j, ...), "weights": (j, s) of what is shown of each, "line": of u, and "new{t}":
+    (k, q) of the effects of new levels of a mixed model's term t}
+    """
+
+    space: Space
+    integral: GroupIntegral | None
+    terms: tuple[EffectTerm, ...]
+
+    def __call__(self, vector: jax.Array, item: Any) -> jax.Array:
+        theta = self.space.theta(vector)
+        mean, variance = item["line"] @ vector, jnp.zeros((), vector.dtype)
+        third, fourth = jnp.zeros_like(variance), jnp.zeros_like(variance)
+        for place, term in enumerate(self.terms):
+            if f"new{place}" in item:
+                variance = variance + jnp.sum((item[f"new{place}"] @ root_of(term, theta, place)) ** 2)
+        if "units" in item:
+            integral = self.integral
+            assert integral is not None
+
+            def cumulants(unit: Any, weights: jax.Array) -> jax.Array:
+                points, share = integral.law(theta, vector, unit)
+                values = jax.vmap(lambda b: weights @ integral.shown(theta, b))(points)
+                centre = share @ values
+                two, three, four = (share @ (values - centre) ** power for power in (2, 3, 4))
+                return jnp.stack([centre, two, three, four - 3 * two**2])
+
+            own = jnp.sum(jax.vmap(cumulants)(item["units"], item["weights"]), axis=0)
+            mean, variance, third, fourth = mean + own[0], variance + own[1], third + own[2], fourth + own[3]
+        chance, rest = _chance(mean, variance, third, fourth)
+        return jnp.stack([mean, variance, third, fourth + 3 * variance**2, chance, rest])
+
+
+def _chance(mean: Any, variance: Any, third: Any, fourth: Any) -> tuple[Any, Any]:
+    """P(D > 0) of four cumulants, and the size of the corrections of the last order."""
+    sd = jnp.sqrt(variance)
+    y, skew, excess = -mean / sd, third / sd**3, fourth / sd**4
+    density = jnp.exp(-(y**2) / 2) / np.sqrt(2 * np.pi)
+    first = density * skew * (y**2 - 1) / 6
+    second = density * (excess * (y**3 - 3 * y) / 24 + skew**2 * (y**5 - 10 * y**3 + 15 * y) / 72)
+    return jax.scipy.special.ndtr(-y) + first + second, jnp.abs(second)
+
+
+class ContrastNumbers(NamedTuple):
+    """Of a difference: its numbers, each (1, 1), and the probability that it is above 0 with its error."""
+
+    numbers: EffectNumbers
+    probability: float
+    probability_error: float
+
+
+def contrast_of(posterior: Posterior, response: OfContrast, item: Any, probability: float = 0.95) -> ContrastNumbers:
+    """Of an item with a leading axis of one."""
+    from tallbayes.posterior.predictor import OwnResponse, Predictor, ends_of
+
+    levels = tuple(ends_of(posterior, level, np.float64) for level in range(len(posterior.points)))
+    work = 1
+    if response.integral is not None and "units" in item:
+        length = jax.tree.leaves(item["units"]["rows"])[0].shape[2]
+        work = 2 * length * response.integral.nodes**response.integral.groups.size
+    found = Predictor(posterior, OwnResponse(response, lines=False, work=work), levels, CONTRAST_PAIRS).all(item)
+    off = np.zeros((1, found.mean.shape[1]))
+    if response.integral is not None:
+        finer = response._replace(integral=replace(response.integral, nodes=2 * response.integral.nodes + 1))
+        with jax.enable_x64(True):
+            off = np.abs(np.asarray(compiled(_apart)((response, finer), item, posterior.anchor.mode)))
+    numbers = numbers_of(found.outputs(slice(MOMENTS)), off, posterior.rungs.left, probability)
+    rest = float(np.abs(found.mean[0, MOMENTS + 1]))
+    error = float(found.error[0, MOMENTS] + off[0, MOMENTS]) + rest + posterior.rungs.left / 2
+    return ContrastNumbers(numbers, float(np.clip(found.mean[0, MOMENTS], 0.0, 1.0)), error)

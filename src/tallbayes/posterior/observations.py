@@ -82,7 +82,7 @@ class Observer:
         """Of predictions by (rows, outputs), of which the first is that of the mean."""
         mean, sd, error, sd_error = (each[:, 0] for each in (found.mean, found.sd, found.error, found.sd_error))
         if self.noise.facts.response == "binary":
-            return _of_indicator(mean, error)
+            return of_indicator(mean, error)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             variance, variance_error = self._noise(mean, error, rows)
             total = np.sqrt(variance + sd**2)
@@ -264,7 +264,7 @@ def make_observer(posterior: Posterior, kind: Kind, noise: Noise | None, probabi
     return Observer(posterior, kind, noise, scale, probability)
 
 
-def _of_indicator(chance: Floats, error: Floats) -> Observation:
+def of_indicator(chance: Floats, error: Floats) -> Observation:
     """sqrt(p (1 - p)) of a p with an error."""
     p = np.clip(chance, 0.0, 1.0)
     variance = p * (1 - p)

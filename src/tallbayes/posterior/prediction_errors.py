@@ -113,7 +113,7 @@ def conclude(sums: BlockSums, counts: Floats, rungs: Rungs, laplace: bool) -> Pr
     # The error of s_1 enters that of the variance by its square too.
     spread_bias = spread_bias + 2 * slack * (1 + np.abs(shift)) + error**2 + bias**2
     sd = np.sqrt(np.maximum(square - shift**2, 0.0))
-    found = (sums.centre + shift, sd, error, bias, _of_root(spread_error, sd), _of_root(spread_bias, sd))
+    found = (sums.centre + shift, sd, error, bias, of_root(spread_error, sd), of_root(spread_bias, sd))
     arrays: list[Any] = [np.ascontiguousarray(part.T) for part in _told(found)]
     return Prediction(*arrays)
 
@@ -140,7 +140,7 @@ def _with_unseen(variance: Floats, whole: Floats, seen: Floats, counts: Floats) 
     return larger
 
 
-def _of_root(error: Floats, sd: Floats) -> Floats:
+def of_root(error: Floats, sd: Floats) -> Floats:
     """From the error of a variance to that of its root: |a - b| = |a^2 - b^2| / (a + b) <= sqrt|a^2 - b^2|."""
     return np.fmin(error / (2 * sd), np.sqrt(error))
 

@@ -8,8 +8,10 @@ verdict        which numbers are as accurate as was asked, and which are not
 effects        every group's own effect
 partition      shares of variance between groups and within
 comparisons    ratios, and one thing against another
+effects        the effect of every group
 new_rows       what a prediction reads of them, their numbers, and those that cannot be predicted
 predictions    new rows in the terms of the fit, in memory or from file to file
+group_predictions, group_comparisons    the same of rows that belong to groups, and of groups
 export         data frames, and the labelled arrays that ArviZ reads
 result_file    one file, exact to the bit
 run_folder     the folder of a run of the command line: question, answer, ledger

@@ -1,7 +1,7 @@
 """Comparisons: ratios, and one thing against another, each with an interval and the errors of its ends.
 
 result.ratios()                             odds ratios or rate ratios of all coefficients
-result.compare("carrier", "EV", "UA")       two categories of a formula's column
+result.compare("carrier", "EV", "UA")       two categories of a formula's column, or two groups
 result.compare({"hour": 19, ...}, {...})    two rows: the difference of their linear predictors
 result.compare("a", "b")                    two parameters
 """
@@ -18,7 +18,10 @@ from tallbayes.errors import InputError, explain
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.results.coefficients import Number, are_ratios, coefficients, is_ratio, ratio_name
+from tallbayes.results.effects import has_groups
 from tallbayes.results.result import Result, kept_posterior
+
+Line = tuple[str, str, ReportedLine, str | None]
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,10 @@ def ratios(result: Result, probability: float = 0.95) -> tuple[Ratio, ...]:
 def compare(result: Result, *things: Any, probability: float = 0.95) -> Comparison:
     """See the head of this file for what may be compared."""
     posterior = kept_posterior(result)
-    a, b, line, kind = _line(result, things)
+    found = _with_groups(result, things, probability) if has_groups(result) else _line(result, things)
+    if isinstance(found, Comparison):
+        return found
+    a, b, line, kind = found
     if not np.any(line.direction):
         raise InputError(explain("two things that differ", f"{a} and {b}", "two categories, rows or parameters"))
     tail = (1 - probability) / 2
@@ -96,7 +102,26 @@ def compare(result: Result, *things: Any, probability: float = 0.95) -> Comparis
     return Comparison(a, b, Number.of(mean, 0), Number.of(square, 0), median, lower, upper, chance, kind)
 
 
-def _line(result: Result, things: tuple[Any, ...]) -> tuple[str, str, ReportedLine, str | None]:
+def _with_groups(result: Result, things: tuple[Any, ...], probability: float) -> Comparison | Line:
+    """Of a result with groups: compared where their effects come in, and a line where they do not."""
+    from tallbayes.results import group_comparisons as groups
+
+    kind = ratio_name(result)
+    if len(things) in (3, 4) and isinstance(things[0], str):
+        column, a, b, *rest = things
+        effect = rest[0] if rest else None
+        if groups.is_group(result, column):
+            return Comparison(**vars(groups.compare_groups(result, column, a, b, effect, probability)), kind=kind)
+        return _line(result, groups.explicit_names(result, column, a, b, effect) or things)
+    if len(things) == 2 and all(isinstance(each, Mapping) for each in things) and result.encoding is not None:
+        found = groups.compare_rows(result, *things, probability)
+        if isinstance(found, groups.GroupContrast):
+            return Comparison(**vars(found), kind=kind)
+        return "the first row", "the second row", ReportedLine(found, 0.0), kind
+    return _line(result, things)
+
+
+def _line(result: Result, things: tuple[Any, ...]) -> Line:
     if len(things) == 3 and isinstance(things[0], str):
         return _categories(result, *things)
     if len(things) != 2:
@@ -119,7 +144,7 @@ def _straight(result: Result, weights: Floats) -> ReportedLine:
     return line
 
 
-def _categories(result: Result, column: str, a: Any, b: Any) -> tuple[str, str, ReportedLine, str | None]:
+def _categories(result: Result, column: str, a: Any, b: Any) -> Line:
     """Two categories of a column that stands in the formula by itself: the difference of their coefficients."""
     encoding = _encoding(result)
     factor = next((each for each in (column, f"C({column})") if each in encoding.coding.categories), None)

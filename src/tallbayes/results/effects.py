@@ -18,6 +18,7 @@ from tallbayes.rows.atomic import replacing
 if TYPE_CHECKING:
     import pandas
 
+    from tallbayes.posterior.group_predictions import KnownGroups
     from tallbayes.results.partition import VariancePartition
     from tallbayes.results.result import Result
 
@@ -140,16 +141,36 @@ class Effects:
 
 @dataclass(eq=False)
 class EffectSource:
-    """Effects that are found when they are first asked for, and kept; and so the partition of variance."""
+    """Effects that are found when they are first asked for, and kept; and so the partition of variance, and the groups
+    themselves, with their rows."""
 
     find: Callable[[], tuple[Effects, ...]]
     found: tuple[Effects, ...] | None = field(default=None)
     partition: VariancePartition | None = field(default=None)
+    gather: Callable[[], KnownGroups] | None = field(default=None)
+    gathered: KnownGroups | None = field(default=None)
 
     def __call__(self) -> tuple[Effects, ...]:
         if self.found is None:
             self.found = self.find()
         return self.found
+
+    @property
+    def groups(self) -> KnownGroups | None:
+        """What a prediction for a group that is known reads."""
+        if self.gathered is None and self.gather is not None:
+            self.gathered = self.gather()
+        return self.gathered
+
+
+def nothing_more() -> tuple[Effects, ...]:
+    """For effects that are found already."""
+    return ()
+
+
+def has_groups(result: Result) -> bool:
+    """Whether effects of groups were integrated out of its posterior."""
+    return result.effect_source is not None or (result.encoding is not None and "groups" in result.encoding)
 
 
 def known_effects(result: Result) -> tuple[Effects, ...]:

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
 from tallbayes.posterior.observations import make_observer
 from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
 from tallbayes.posterior.predictor import FamilyResponse, OfTheta, OwnResponse, Predictor, make_predictor
+from tallbayes.results.group_predictions import mixed_stream, own_stream
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result, family_of, kept_posterior
 from tallbayes.rows.atomic import replacing
@@ -71,16 +72,42 @@ def predict_batches(
     asked = Asked((keep,) if isinstance(keep, str) else tuple(keep), missing, unknown, offset)
     if interval is not None and not 0 < interval < 1:
         raise InputError(explain("interval between 0 and 1", repr(interval), "0.95, or None for no interval"))
+    grouped = _grouped(result, rows, asked, ks, interval)
+    if grouped is not None:
+        return (_of_batch(_named(result, found, seen, ks), batch) for batch, found, seen in grouped)
     kind = _kind(result, ks)
     return _stream(result, kind, _inputs(result, kind, rows, asked), ks, interval)
+
+
+def _grouped(result: Result, rows: Any, asked: Asked, ks: tuple[int, ...], interval: float | None) -> Any:
+    """The stream of a model with groups; None of one without."""
+    if result.encoding is not None:
+        if "groups" not in result.encoding:
+            return None
+        from tallbayes.formula.encoding import Encoding
+
+        kept_posterior(result)
+        _require_counts(family_of(result), ks)
+        encoding = Encoding.from_plain(result.encoding)
+        return mixed_stream(result, encoding, encoded_rows(encoding, rows, asked), ks, interval)
+    live = kept_posterior(result).live
+    if live is None or live[0].integrated is None:
+        return None
+    if ks:
+        raise InputError(explain("at_least for counts of a family", "a model of its own", "predict P(y >= k) itself"))
+    return own_stream(result, rows, asked)
+
+
+def _require_counts(family: Family | None, ks: tuple[int, ...]) -> None:
+    if ks and family is not None and family.tail is None:
+        raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
 
 
 def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     live = kept_posterior(result).live
     regression, family = result.regression, family_of(result)
     if regression is not None and family is not None:
-        if ks and family.tail is None:
-            raise InputError(explain("at_least for counts", f"family {family.name!r}", "leave it out"))
+        _require_counts(family, ks)
         layout = Layout(regression.heads, regression.intercept, regression.extras)
         return FamilyResponse(Wanted(family.name, ks), layout)
     if live is None or live[0].predict is None:
@@ -138,9 +165,7 @@ def _inputs(result: Result, kind: Any, rows: Any, asked: Asked) -> Iterator[NewR
     if result.encoding is not None:
         from tallbayes.formula.encoding import Encoding
 
-        encoding = Encoding.from_plain(result.encoding)
-        _refuse_groups(encoding)
-        yield from encoded_rows(encoding, rows, asked)
+        yield from encoded_rows(Encoding.from_plain(result.encoding), rows, asked)
         return
     if isinstance(kind, OwnResponse):
         import jax
@@ -160,12 +185,6 @@ def _inputs(result: Result, kind: Any, rows: Any, asked: Asked) -> Iterator[NewR
     given = rows.get("offset", asked.offset) if isinstance(rows, Mapping) else asked.offset
     found = _numeric(result, x, given, np.arange(len(x)) if x.ndim else None, asked, 0)
     yield replace(found, kept=kept_arrays(asked.keep, rows, len(x)))
-
-
-def _refuse_groups(encoding: Any) -> None:
-    """Predictions by fixed effects alone are not those of a mixed model."""
-    for group in encoding.groups:
-        raise InputError(explain("a fit without groups", group.term.text, "result.posterior, for the parameters"))
 
 
 def _numeric(

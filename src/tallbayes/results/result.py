@@ -201,7 +201,7 @@ class Result:
     def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.
 
-        Two categories of a column, compare("carrier", "EV", "UA"); two rows, as dicts; or two parameters by name.
+        Two categories or groups of a column, compare("carrier", "EV", "UA"); two rows, as dicts; two parameters.
         """
         from tallbayes.results.comparisons import compare
 
@@ -254,10 +254,11 @@ class Result:
         `at_least=k` adds P(y >= k). With `out`, a .csv, .parquet or .arrow path, they are written there a batch at a
         time, in memory that does not grow with their number, and their number is returned.
 
-        `sd` is always that of the expectation; of a new observation there are an `observation_sd` and an equal-tailed
-        `interval` (None for none), where the family says how it scatters. Each row comes with its number in the source,
-        counted from 0, and with the columns that `keep` names. A missing value or a category that the fit does not know
-        stops a prediction; with missing="nan" or unknown="nan" such rows are NaN, and counted in `unpredicted`.
+        `sd` is always that of the expectation, with groups over theta and its effects together; of a new observation
+        there are an `observation_sd` and, without groups, an equal-tailed `interval` (None for none), where the family
+        tells its scatter. Rows have their numbers in the source, counted from 0, and columns that `keep` names. What is
+        missing, or a category that is not known (a group is a new one), stops a prediction; with missing="nan" or
+        unknown="nan" such rows are NaN, and counted in `unpredicted`.
         """
         from tallbayes.results.predictions import predict
 

@@ -112,8 +112,6 @@ def next_step(result: Result, door: Door) -> str:
         Status.paths_too_short: "centre and scale the columns, and drop those that say the same as others",
         Status.inconsistent: f"report it, with seed {neat(float(result.settings.get('seed', 0)), 20)}; it should not "
         "happen",
-        Status.rough_integrals: "leave the number of nodes open (tb.Groups(nodes=None)); or ask for less, with a larger "
-        f"{tolerance}",
         Status.no_mode: "write effects that share a scale as scale × effect, with standard normal effects",
         Status.second_mode: "see whether the modes say the same thing under other names, then order or fix something "
         "in the model, so that one is left",

@@ -1,6 +1,7 @@
 """scikit-learn estimators: `fit` is `tb.estimate` on standardised columns, reported in the columns' own units.
 
     matrices     columns standardised and widened for a fit, and its result read back for the columns as they were
+    groups       a column of X that names the group of every row
     estimator    what all estimators share: parameters, checked rows, the fit, and where its numbers go
     estimators   `TallClassifier`, `TallRegressor`, `TallCountRegressor`, one by kind of response
 

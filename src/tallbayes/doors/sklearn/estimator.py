@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from tallbayes.doors.sklearn.groups import GroupColumn, fit_column, portable, predict_column
 from tallbayes.doors.sklearn.matrices import (
     Names,
     Scaling,
@@ -40,6 +41,7 @@ from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.predictor import FamilyResponse, make_predictor
+from tallbayes.results.effects import Effects
 
 DTYPES = [np.float64, np.float32]
 PREDICTED_NUMBERS = 2**23
@@ -69,13 +71,12 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
     max_seconds: float | None = None
     max_evaluations: float | None = None
     method: Any = None
+    groups: Any = None
     _response = ""
 
     def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> CheckedRows:
         """The rows that weigh something."""
-        families = families_of(self._response)
-        if self.family not in families:
-            raise InputError(explain(f"family one of {families}", repr(self.family), repr(families[0])))
+        self._require_family()
         x, y = validate_data(self, x, y, dtype=DTYPES, accept_sparse="csr", **options)
         if offset is not None:
             offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
@@ -140,6 +141,67 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         self.result_ = replace(narrow, notes=(self._prior_note(), *narrow.notes))
         self._keep_coefficients(heads=1 if classes is None else len(classes))
 
+    def _run_groups(self, X: Any, y: Any, weights: Any, offset: Any = None) -> None:
+        """The same with an effect for every group that a column of X names; y is what the family takes."""
+        self._require_family()
+        self.group_column_ = GroupColumn.of(X, self.groups)
+        validate_data(self, X, skip_check_array=True)
+        check_consistent_length(X, y)
+        if weights is not None:
+            weights = _check_sample_weight(weights, y, dtype=np.float64, ensure_non_negative=True)
+        if offset is not None:
+            offset = check_array(offset, ensure_2d=False, dtype=np.float64, input_name="offset")
+        self.result_ = fit_column(
+            self.group_column_,
+            X,
+            y,
+            weights,
+            offset,
+            family=self.family,
+            fit_intercept=bool(self.fit_intercept),
+            tolerance=self.tolerance,
+            prior_scale=self.prior_scale,
+            intercept_scale=self.intercept_scale,
+            standardise=self.standardise,
+            seed=_seed(self.random_state),
+            method=self.method,
+            max_seconds=self.max_seconds,
+            max_evaluations=self.max_evaluations,
+        )
+        if not self.result_.converged:
+            warnings.warn(str(self.result_.status), ConvergenceWarning, stacklevel=3)
+        first, count = int(bool(self.fit_intercept)), len(self.group_column_.names)
+        mean, sd = self.result_["mean"], self.result_["sd"]
+        for kind, flat in (("", mean.flat_value), ("sd_", sd.flat_value), ("error_", mean.flat_error)):
+            levels = flat[:1] if first else np.zeros(1)
+            setattr(self, f"coef_{kind}", self._by_class(flat[None, first : first + count]))
+            setattr(self, f"intercept_{kind}", self._by_class(levels))
+
+    def _predict_groups(self, X: Any, offset: Any = None) -> Prediction:
+        """Predictions by row; a group that was not fitted is a new one."""
+        check_is_fitted(self)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return predict_column(self.group_column_, self.result_, X, offset)
+
+    @property
+    def effects_(self) -> Effects:
+        """The effect of every group, where one column of X names them."""
+        check_is_fitted(self)
+        if self.groups is None:
+            raise AttributeError(explain("an estimator with groups=", "one without", "groups='school'"))
+        return self.result_.effects(self.group_column_.by)
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        if self.groups is not None and "result_" in state:
+            state = {**state, "result_": portable(state["result_"])}
+        return state
+
+    def _require_family(self) -> None:
+        families = families_of(self._response)
+        if self.family not in families:
+            raise InputError(explain(f"family one of {families}", repr(self.family), repr(families[0])))
+
     def _keep_coefficients(self, heads: int) -> None:
         """coef_ and intercept_, their posterior sds, and the errors of the means."""
         mean, sd, count = self.result_["mean"], self.result_["sd"], heads * self.n_features_in_
@@ -168,7 +230,8 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.groups is None
+        tags.input_tags.string = self.groups is not None
         return tags
 
     def _predicted(self, x: Any, family: str, heads: int = 1) -> Prediction:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,6 +42,9 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
     most `tolerance` posterior standard deviations `coef_sd_`, or there is a ConvergenceWarning. `result_` tells
     everything else. `random_state` is the seed.
 
+    `groups` is the column of X, by name or number, that names the group of every row: each group has an intercept of
+    its own, `effects_`, and a group that was not fitted is predicted as a new one. `coef_` is of the other columns.
+
     `predict_proba` is the posterior predictive probability. With K > 2 classes the first is the reference:
     `coef_` has K rows, the first of them zero.
 
@@ -57,6 +61,8 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """A weight says how many equal rows a row stands for."""
+        if self.groups is not None:
+            return self._fit_groups(X, y, sample_weight)
         rows = self._checked(X, y, sample_weight)
         check_classification_targets(rows.y)
         self.classes_, codes = np.unique(rows.y, return_inverse=True)
@@ -74,8 +80,22 @@ class TallClassifier(ClassifierMixin, TallEstimator):  # type: ignore[misc]
             self._run("multinomial", rows, scaling, self.classes_[1:])
         return self
 
+    def _fit_groups(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) != 2:
+            hint = "without groups, or one class against all others"
+            raise DataError(explain("two classes with groups=", f"{len(self.classes_)}", hint))
+        self._run_groups(X, codes.astype(np.float64), sample_weight)
+        return self
+
     def predict_proba(self, X: Any) -> Floats:
-        """E p(y = k | x, theta) over the posterior, one column a class."""
+        """E p(y = k | x, theta) over the posterior, one column a class; with groups also over the row's effect."""
+        check_is_fitted(self)
+        if self.groups is not None:
+            second = np.clip(self._predict_groups(X).mean, SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
+            return np.column_stack([1 - second, second])
         x = self._columns(X)
         heads = len(self.classes_) - 1
         if heads > 1:
@@ -121,6 +141,9 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """A weight says how many equal rows a row stands for."""
+        if self.groups is not None:
+            self._run_groups(X, _as_numbers(y), sample_weight)
+            return self
         rows = self._checked(X, y, sample_weight, y_numeric=True)
         if rows.x.shape[0] < 2:
             raise DataError(explain("at least two rows, to tell noise from the rest", "1 sample", "more rows"))
@@ -135,6 +158,10 @@ class TallRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
         That is what `sd` means everywhere in tallbayes. scikit-learn's BayesianRidge and GaussianProcessRegressor
         return the standard deviation of a new y instead, which is `result_.predict(X).observation_sd` here.
         """
+        check_is_fitted(self)
+        if self.groups is not None:
+            known = self._predict_groups(X)
+            return (known.mean, known.sd) if return_std else known.mean
         x = self._columns(X)
         value = x @ self.coef_ + self.intercept_
         if not return_std:
@@ -158,6 +185,9 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """A weight says how many equal rows a row stands for; offsets are added to x . theta."""
+        if self.groups is not None:
+            self._run_groups(X, _as_numbers(y), sample_weight, offset)
+            return self
         rows = self._checked(X, y, sample_weight, offset, y_numeric=True)
         if rows.offset is None and is_small(rows.x.shape[0]):
             rows = rows._replace(offset=np.zeros(rows.x.shape[0]))
@@ -167,6 +197,10 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
     def predict(self, X: Any, offset: Any = None, return_std: bool = False) -> Any:
         """E exp(x . theta + intercept + offset) over the posterior; with `return_std` also its posterior standard
         deviation, the scatter of counts apart, for which see `result_.predict(X).observation_sd`."""
+        check_is_fitted(self)
+        if self.groups is not None:
+            known = self._predict_groups(X, offset)
+            return (known.mean, known.sd) if return_std else known.mean
         found = self._predicted(self._columns(X), self.family)
         exposure = 1.0 if offset is None else np.exp(np.asarray(offset, np.float64))
         value = found.mean[:, 0] * exposure
@@ -176,6 +210,10 @@ class TallCountRegressor(RegressorMixin, TallEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
+
+
+def _as_numbers(y: Any) -> np.ndarray:
+    return np.asarray(check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y"))
 
 
 def expected_failed_checks(estimator: Any) -> dict[str, str]:

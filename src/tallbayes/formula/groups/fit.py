@@ -49,34 +49,44 @@ class GroupQuestion:
 
 def fit_groups(question: GroupQuestion) -> Result:
     """The result of a mixed model."""
-    design = question.design
-    groups = sorted(design.groups, key=lambda each: -len(each.levels))
+    model, rows = mixed_model(question.design, question.model, question.scales)
+    result = estimate(model, rows, question.quantities, **question.options)
+    return with_factors(_factors(question, rows["y"]), result)
+
+
+def mixed_model(design: Design, fixed: Model, scales: Any = 1.0) -> tuple[Model, dict[str, Any]]:
+    """A design's model with its effects by group, and the rows that it reads."""
+    groups = _by_size(design)
     _require_few(groups[1:])
-    terms = tuple(_term(each, question.scales, place > 0) for place, each in enumerate(groups))
+    terms = tuple(_term(each, scales, place > 0) for place, each in enumerate(groups))
     scale = design.encoding.response_scale
-    model = with_effects(question.model, *terms, names=groups[0].names)
-    model = _in_own_units(model, question.model, groups, terms, scale)
+    model = with_effects(fixed, *terms, names=groups[0].names)
+    model = _in_own_units(model, fixed, groups, terms, scale)
     shown = partial(_shown, terms[0], scale * groups[0].to_own)
     assert model.groups is not None
     levels = tuple(groups[0].levels.names)
     model = replace(model, groups=replace(model.groups, shown=shown, levels=levels))
-    rows = _rows(design.rows, groups, terms)
-    result = estimate(model, rows, question.quantities, **question.options)
-    return with_factors(_factors(question, groups, terms, rows["y"]), result)
+    return model, _rows(design.rows, groups, terms)
 
 
-def _factors(
-    question: GroupQuestion, groups: list[GroupDesign], terms: tuple[EffectTerm, ...], response: Any
-) -> Factors:
+def _factors(question: GroupQuestion, response: Any) -> Factors:
     """Those beside the first, whose effects stand after all other parameters."""
+    design = question.design
+    groups = _by_size(design)
+    terms = [_term(each, question.scales, place > 0) for place, each in enumerate(groups)]
     assert question.model.structure is not None
     place, crossed = len(question.model.structure.keys), []
     place += sum(len(_scale_names(*each)) for each in zip(groups, terms, strict=True))
     for group in groups[1:]:
         crossed.append(crossed_factor(by_name(group), group, response, place))
         place += crossed[-1].factor.count
-    encoding = question.design.encoding
+    encoding = design.encoding
     return Factors(tuple(crossed), spread_of(groups[0]), encoding.response_mean, encoding.response_scale)
+
+
+def _by_size(design: Design) -> list[GroupDesign]:
+    """The factor that is integrated first."""
+    return sorted(design.groups, key=lambda each: -len(each.levels))
 
 
 def by_name(group: GroupDesign) -> str:

@@ -120,19 +120,23 @@ class GroupIntegral:
         """log p_g."""
         return jax.nn.logsumexp(self._terms(theta, vector, unit)[1])
 
+    def law(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
+        """Of the effect given theta and the group's rows: nodes (k, q), and the share that each of them has."""
+        points, terms = self._terms(theta, vector, unit)
+        return points, jax.nn.softmax(terms)
+
     def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
         """Of the effect as it is shown, given theta and the group's rows."""
-        points, terms = self._terms(theta, vector, unit)
-        share = jax.nn.softmax(terms)
+        points, share = self.law(theta, vector, unit)
         shown = jax.vmap(lambda b: self.shown(theta, b))(points)
         mean = share @ shown
         return EffectMoments(mean, *(share @ (shown - mean) ** power for power in (2, 3, 4)))
 
     def expectation(self, function: Callable[[Any, Any], Any], theta: Any, vector: Any, unit: Any) -> Any:
         """E f(theta, b) over the group's effect given theta."""
-        points, terms = self._terms(theta, vector, unit)
+        points, share = self.law(theta, vector, unit)
         values = jax.vmap(lambda b: function(theta, self.groups.vector(b)))(points)
-        return jnp.tensordot(jax.nn.softmax(terms), values, 1)
+        return jnp.tensordot(share, values, 1)
 
     def shown(self, theta: Any, effect: Any) -> Any:
         b = self.groups.vector(effect)

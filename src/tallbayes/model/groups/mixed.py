@@ -27,8 +27,8 @@ import numpy as np
 from tallbayes.errors import DataError, ModelError, explain
 from tallbayes.model.constraints import correlation, half_normal, positive
 from tallbayes.model.groups.integral import MOST_EFFECTS, Groups
-from tallbayes.model.linear import Layout
 from tallbayes.model.groups.linear import LinearIntegral
+from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jax, jnp
 

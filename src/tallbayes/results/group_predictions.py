@@ -1,0 +1,191 @@
+"""Predictions of rows with groups: of a mixed model by its formula, or of a model of one's own.
+
+A row of a group that the fit has seen is predicted with what its rows say of the group's effect; one of any other
+group with the law that effects have. The former needs the rows of the fit, which a result that was loaded from a file
+does not have; the latter does not.
+
+How a new observation scatters is told by its sd alone, sd^2 = E Var(y | theta, b) + Var E(y | theta, b): an interval
+would take the law of the effect for normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallbayes.errors import InputError, explain
+from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.families import FAMILIES
+from tallbayes.model.groups.mixed import EffectTerm, with_effects
+from tallbayes.model.links import Wanted
+from tallbayes.model.model import Model
+from tallbayes.model.noise import Noise
+from tallbayes.model.space import Space, make_space
+from tallbayes.moments import Floats
+from tallbayes.posterior.group_predictions import (
+    GroupPredictor,
+    KnownGroups,
+    MixedOutcome,
+    OwnOutcome,
+    Predicted,
+    new_unit,
+)
+from tallbayes.posterior.observations import of_indicator
+from tallbayes.posterior.prediction import ARRAYS, Observation, Prediction, Unpredicted
+from tallbayes.results.new_rows import Asked, NewRows, kept_arrays
+from tallbayes.results.result import Result, kept_posterior
+
+if TYPE_CHECKING:
+    from tallbayes.formula.encoding import Encoding
+
+WITHOUT_INTERVAL = "new observations have an sd but no interval: effects of groups are not normal"
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """A mixed model as its encoding tells it: where its group terms stand, the one that is integrated out first."""
+
+    terms: tuple[EffectTerm, ...]
+    order: tuple[int, ...]
+    space: Space
+    extra: str | None
+    noise: Noise | None
+    family: str
+
+    @classmethod
+    def of(cls, result: Result, encoding: Encoding) -> Mixed:
+        """Of a result, in the process that made it or in another."""
+        regression, groups = result.regression, encoding.groups
+        assert regression is not None
+        order = tuple(sorted(range(len(groups)), key=lambda place: -len(groups[place].levels)))
+        terms = tuple(
+            EffectTerm(
+                ":".join(groups[place].term.by),
+                len(groups[place].names),
+                groups[place].term.correlated,
+                levels=len(groups[place].levels) if later else 0,
+            )
+            for later, place in enumerate(order)
+        )
+        model = with_effects(_family(result, encoding), *terms)
+        assert callable(model.initial)
+        assert model.parts is not None
+        space, start = make_space(model.initial({"x": np.zeros(len(encoding.coding.names) or 1)}), model.constraints)
+        assert len(start) == len(kept_posterior(result).anchor.mode)
+        extra = next((name for name in model.parts.scales if name not in ("coefficients", "intercept")), None)
+        noise: Noise | None = Noise(regression.family, regression.noise_scale, regression.degrees_of_freedom)
+        if regression.family == "student_t" and regression.degrees_of_freedom is None:
+            noise = None
+        return cls(terms, order, space, extra, noise, regression.family)
+
+    def rows(self, batch: NewRows) -> tuple[dict[str, Any], np.ndarray]:
+        """What a prediction reads, and the groups of the first term."""
+        x, offset = batch.inputs
+        rows = {"x": np.asarray(x, np.float64), "offset": offset}
+        for place, at in enumerate(self.order):
+            rows[f"z{place}"] = np.asarray(batch.groups[at].z, np.float64)
+            if place:
+                rows[f"level{place}"] = batch.groups[at].codes.astype(np.int32)
+        return rows, batch.groups[self.order[0]].codes
+
+
+def _family(result: Result, encoding: Encoding) -> Model:
+    """That of the fixed effects; priors do not matter here."""
+    regression, coding = result.regression, encoding.coding
+    assert regression is not None
+    options: dict[str, Any] = {"intercept_scale": 1.0 if coding.intercept and coding.names else None}
+    if regression.noise_scale is not None:
+        options["noise_scale"] = regression.noise_scale
+    return FAMILIES[regression.family](**options)
+
+
+def known_of(result: Result) -> KnownGroups | None:
+    """The groups that a result has seen, with their rows; None where it does not have them any more."""
+    return None if result.effect_source is None else result.effect_source.groups
+
+
+def mixed_stream(
+    result: Result, encoding: Encoding, batches: Iterator[NewRows], ks: tuple[int, ...], interval: float | None
+) -> Iterator[tuple[NewRows, Prediction, Observation | None]]:
+    """Predictions of a fit by a formula with groups, batch by batch."""
+    mixed = Mixed.of(result, encoding)
+    facts = CATALOGUE[mixed.family]
+    outcome = MixedOutcome(Wanted(mixed.family, ks), mixed.terms, mixed.extra, mixed.noise)
+    predictor = GroupPredictor(kept_posterior(result), mixed.space, outcome, None)
+    notes = (WITHOUT_INTERVAL,) if interval is not None and facts.response != "binary" else ()
+    for batch in batches:
+        if not batch.usable.any():
+            nothing: list[Any] = [np.empty((0, 1 + len(ks)))] * len(ARRAYS)
+            found = Predicted(Prediction(*nothing), np.empty(0), np.empty(0))
+        else:
+            rows, codes = mixed.rows(batch)
+            if predictor.known is None and np.any(codes >= 0):
+                predictor.known = known_of(result)
+                _require_known(predictor.known, batch, mixed, codes)
+            known = predictor.known
+            found = predictor(rows, np.full(len(codes), -1) if known is None else known.places(codes))
+        observation = _observation(mixed, found)
+        yield replace(batch, notes=(*batch.notes, *notes)), found.outputs, observation
+
+
+def _require_known(known: KnownGroups | None, batch: NewRows, mixed: Mixed, codes: np.ndarray) -> None:
+    if known is None:
+        levels, by = batch.groups[mixed.order[0]].levels, mixed.terms[0].by
+        got = f"{levels.names[int(codes[codes >= 0][0])]!r}, and a result from a file, which has no rows"
+        hint = (
+            "result.predict in the process that fitted it, tallbayes predict with its run and its table in their "
+            "place, or a name that no group has for the prediction of a new one"
+        )
+        raise InputError(explain(f"a new group of {by!r}", got, hint))
+
+
+@np.errstate(invalid="ignore", divide="ignore", over="ignore")
+def _observation(mixed: Mixed, found: Predicted) -> Observation | None:
+    outputs = found.outputs
+    mean, error, sd, sd_error = (each[:, 0] for each in (outputs.mean, outputs.error, outputs.sd, outputs.sd_error))
+    if CATALOGUE[mixed.family].response == "binary":
+        return of_indicator(mean, error)
+    if mixed.noise is None:
+        return None
+    total: Floats = np.sqrt(found.noise + sd**2)
+    return Observation(total, (found.noise_error + (2 * sd + sd_error) * sd_error) / (2 * total))
+
+
+def own_stream(result: Result, rows: Any, asked: Asked) -> Iterator[tuple[NewRows, Prediction, None]]:
+    """Predictions of a model of one's own with groups: predict(theta, b, row)."""
+    posterior, known = kept_posterior(result), known_of(result)
+    live = posterior.live
+    if live is None or known is None or live[0].predict is None:
+        hint = "tb.Model(..., groups=..., predict=lambda theta, b, row: ...), in the process that made the result"
+        raise InputError(explain("a model that says what to predict", "one that does not", hint))
+    target, predict, by = live[0], live[0].predict, known.integral.groups.by
+    if not isinstance(rows, Mapping) or by not in rows:
+        got = f"{sorted(map(str, rows))}" if isinstance(rows, Mapping) else type(rows).__name__
+        raise InputError(explain(f"a dict of arrays with the column {by!r}", got, "the columns that the fit was given"))
+    import jax
+
+    kept = {by, *asked.keep}
+    inputs = jax.tree.map(np.asarray, {name: each for name, each in rows.items() if name not in kept})
+    column = _like(np.asarray(rows[by]), known.levels)
+    if not inputs:
+        inputs = {by: np.zeros(len(column))}
+    outcome = OwnOutcome(predict, known.integral)
+    unit = new_unit(target, posterior.anchor.mode, known)
+    predictor = GroupPredictor(posterior, target.space, outcome, known, unit)
+    found = predictor(inputs, known.places(column))
+    count = len(column)
+    batch = NewRows(inputs, np.ones(count, bool), np.arange(count), kept_arrays(asked.keep, rows, count), Unpredicted())
+    yield batch, found.outputs, None
+
+
+def _like(column: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Names of groups in the type that the fit found them in."""
+    if levels.dtype.kind in "US":
+        return column.astype(str)
+    if column.dtype.kind in "OUS":
+        got = f"text such as {str(column[0])!r}" if len(column) else "text"
+        raise InputError(explain("groups that are numbers, as before", got, "convert the column"))
+    return column
