@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.errors import DataError, explain
 from tallbayes.groups.centre import find_marginal_mode
 from tallbayes.groups.integral import Choice, choose_nodes, error_of
 from tallbayes.groups.units import Grouping, gather_units, make_grouping, take_out
@@ -35,6 +36,9 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
     column, rest = take_out(data, model.groups)
     arrays = check_data(model, rest)
     if weights is not None:
+        if model.groups.of_rows:
+            hint = "the rows themselves, as often as each was seen"
+            raise DataError(explain("no weights where every row has an effect of its own", "weights", hint))
         arrays = weigh(model, arrays, weights)[1]
     grouping = make_grouping(model.groups.by, column)
     first = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
