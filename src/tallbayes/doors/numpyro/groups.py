@@ -33,8 +33,8 @@ COMPARED_ROWS = 5
 COMPARED_STEPS = (0.1, 0.5)
 AGREEMENT = 1e-7
 READ_ROWS = 2**16
-# Rows that tell how much rows say of an effect, roughly; and for how many groups, in roots of the rows a group, they are
-# asked: a mode that moves with the scale goes sqrt(n) / G of its own sds from where a straight line puts it.
+# Rows that tell how much rows say of an effect, roughly; and for how many groups they are asked, in roots of the rows a
+# group: a mode that moves with the scale goes about sqrt(n) / G of its own sds from where a straight line puts it.
 SAMPLE_ROWS, FEW_GROUPS = 8, 6.0
 
 
