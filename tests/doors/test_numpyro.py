@@ -147,7 +147,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_log_density_is_that_of_numpyro(case: Case) -> None:
-    model, data = from_numpyro(case.model, *case.args, **case.kwargs)
+    model, data = from_numpyro(case.model, *case.args, integrate=False, **case.kwargs)
     assert sorted(data) == case.rows
     assert sorted(model.initial) == sorted(case.theta)
     for name, constraint in model.constraints.items():
@@ -165,7 +165,7 @@ def test_the_log_density_is_that_of_numpyro(case: Case) -> None:
 
 def test_a_row_is_differentiated_twice_in_either_precision() -> None:
     case = CASES["hierarchical"]
-    model, data = from_numpyro(case.model, *case.args, **case.kwargs)
+    model, data = from_numpyro(case.model, *case.args, integrate=False, **case.kwargs)
     row = jax.tree.map(lambda leaf: leaf[7], data)
     with jax.enable_x64(True):
         theta, derivatives = moved(model), {}
@@ -191,7 +191,7 @@ def test_the_prior_looks_at_no_more_than_a_row() -> None:
 
 
 def test_a_start_is_the_mean_of_the_prior_or_the_middle_of_its_support() -> None:
-    model, _ = from_numpyro(hierarchical, X, GROUP, Y, N, num_groups=G)
+    model, _ = from_numpyro(hierarchical, X, GROUP, Y, N, num_groups=G, integrate=False)
     assert {name: np.mean(value) for name, value in model.initial.items()} == {
         "mean": 20.0,
         "raw": 0.0,

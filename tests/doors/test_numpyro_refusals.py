@@ -178,7 +178,6 @@ def with_plate_from_elsewhere(y):
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
-    "latent variable of a row": (row_latent, (Y,), "'hidden'.*marginalise"),
     "nothing observed": (linear, (X,), "'y'.*pass the model what was observed"),
     "latent variable of a row without a plate": (row_latent_without_plate, (Y,), "'path'.*marginalise"),
     "latent variable of a row by its index": (row_latent_by_index, (Y,), "sum of terms of single rows"),
@@ -228,6 +227,11 @@ def test_a_model_without_rows_is_refused_with_the_reason(model: Any, args: Any, 
     assert "Try: " in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert not numpyro.primitives._PYRO_STACK
+
+
+def test_a_latent_variable_of_a_row_is_refused_where_it_is_not_to_be_integrated() -> None:
+    with pytest.raises(ModelError, match=r"expected no latent site .* got 'hidden'.*Try: integrate=True"):
+        from_numpyro(row_latent, Y, integrate=False)
 
 
 @pytest.mark.parametrize(

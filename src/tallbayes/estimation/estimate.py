@@ -94,7 +94,8 @@ def estimate(
     check_intervals(interval_tolerance, keep_posterior, method)
     accuracy, rows = Accuracy(*given, interval_tolerance), (model, data, weights)
     question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)
-    return _answer(replace(question, weighted=weighted), Known(), progress)
+    answer = _answer(replace(question, weighted=weighted), Known(), progress)
+    return _noted(model.notes, answer) if model.notes else answer
 
 
 def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Result:
@@ -133,6 +134,19 @@ def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Re
 def answer_otherwise(asked: Question, handed_over: HandedOver) -> Result:
     """By the other method, with a word of why."""
     return _told(_answer(replace(asked, weighted=None), Known(), False), handed_over)
+
+
+def _noted(notes: tuple[str, ...], result: Result) -> Result:
+    """The result with what is to be told of the model, and so every extension of it."""
+
+    def further(continuation: Callable[..., Result], **changes: Any) -> Result:
+        return _noted(notes, continuation(**changes))
+
+    continuation = None if result.continuation is None else partial(further, result.continuation)
+    modes = tuple(
+        each if each.result is None else replace(each, result=_noted(notes, each.result)) for each in result.modes
+    )
+    return replace(result, notes=(*notes, *result.notes), modes=modes, continuation=continuation)
 
 
 def _told(result: Result, handed_over: HandedOver) -> Result:

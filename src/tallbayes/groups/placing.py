@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.errors import DataError, explain
 from tallbayes.groups.centre import find_marginal_mode
 from tallbayes.groups.integral import Choice, choose_nodes, error_of
 from tallbayes.groups.nodes import find_nodes, with_nodes
@@ -38,6 +39,9 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
     column, rest = take_out(data, groups)
     arrays = check_data(model, rest)
     if weights is not None:
+        if groups.of_rows:
+            hint = "the rows themselves, as often as each was seen"
+            raise DataError(explain("no weights where every row has an effect of its own", "weights", hint))
         arrays = weigh(model, arrays, weights)[1]
     grouping = make_grouping(groups.by, column)
     first = jax.tree.map(lambda array: np.asarray(array[0]), arrays)

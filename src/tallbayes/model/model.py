@@ -53,6 +53,8 @@ class Model:
     `noise` is how y scatters in a family, `parts` what it is made of. With `groups` every group of rows has an effect b
     of its own, which is integrated out, and `log_likelihood(theta, b, row)` is that of one row given it.
 
+    `notes` are told with every result: what a door made of the model.
+
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
     `family` of `tb.families` has one by its name. With `groups` it is `predict(theta, b, row)`.
 
@@ -82,6 +84,7 @@ class Model:
     noise: Noise | None = None
     parts: FamilyParts | None = None
     groups: Groups | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
     log p(theta, X) = sum_{sites outside} log p_s(theta) + sum_i sum_{sites inside} log p_s(x_i | theta)
 
 The term of a row is the model run on that row alone. Whether the model is such a sum is tried on five rows, together
-and one by one: a model that centres its data by their mean is none.
+and one by one: a model that centres its data by their mean is none. Effects of groups are then integrated out, where
+they can be.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.doors.numpyro.arguments import Arguments, bind_arguments
+from tallbayes.doors.numpyro.groups import Read, integrate_groups
 from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site, survey
+from tallbayes.doors.numpyro.row_effects import integrate_rows
 from tallbayes.doors.numpyro.supports import constraint_of, start_value
 from tallbayes.errors import ModelError, explain, require_extra
 from tallbayes.model.constraints import Constraint
@@ -30,12 +33,16 @@ AGREEMENT = 1e-5
 
 
 def from_numpyro(
-    model: Callable[..., Any], /, *args: Any, rows: Collection[str] | None = None, **kwargs: Any
+    model: Callable[..., Any], /, *args: Any, rows: Collection[str] | None = None, integrate: bool = True, **kwargs: Any
 ) -> tuple[Model, dict[str, Any]]:
     """A NumPyro model with a data plate, and its rows, for `tb.estimate`.
 
     The arguments are those of the NumPyro model. Arrays as long as the data plate are rows; `rows` names the arguments
-    that hold them where lengths alone cannot tell. theta is a dict by site. Latent variables of rows are refused.
+    that hold them where lengths alone cannot tell. theta is a dict by site.
+
+    The sites of a plate of groups that enter a row at its own index alone, as in z[g], and latent sites of the rows
+    themselves, are integrated out: `result.effects` has them, by the name of their plate. A note says so, or why not;
+    with `integrate=False` effects of groups are parameters, and latent sites of rows refused.
 
     >>> import numpy as np, numpyro, numpyro.distributions as dist
     >>> def normal(y):
@@ -50,6 +57,7 @@ def from_numpyro(
     require_extra("numpyro", "numpyro", "tb.from_numpyro")
     with jax.enable_x64(True):
         program, sites, length = _find_plates(model, bind_arguments(model, args, kwargs), rows)
+        of_rows = _require_rows_in_plates(program, sites, length, integrate)
         initial, constraints, run = _read_latent(program, sites)
         program, data = _attach_rows(program, length, run)
         first = _slice(data, [0])
@@ -61,10 +69,13 @@ def from_numpyro(
             one = jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), row)
             return program.log_density(theta, one, 1, inside=True)
 
-        read = Model(log_prior, log_likelihood, initial, constraints=constraints)
+        explicit = Model(log_prior, log_likelihood, initial, constraints=constraints)
+        read = Read(program, sites, run, explicit, data)
         few = np.unique(np.linspace(0, length - 1, COMPARED_ROWS, dtype=int))
-        _require_sum_over_rows(program, read, _slice(data, few))
-    return read, data
+        if of_rows:
+            return integrate_rows(read, of_rows, few)
+        _require_sum_over_rows(program, explicit, _slice(data, few))
+        return integrate_groups(read) if integrate else (explicit, data)
 
 
 def _find_plates(
@@ -99,38 +110,46 @@ def _find_plates(
     length = sizes.pop()
     names = frozenset(plate.name for plates in around for plate in plates if plate.size == length)
     program = NumpyroProgram(model, arguments if rows is not None else arguments.with_rows(length), names)
-    _require_rows_in_plates(program, sites, length)
     return program, sites, length
 
 
-def _require_rows_in_plates(program: NumpyroProgram, sites: list[Site], length: int) -> None:
-    plates = sorted(program.plates)
+def _require_rows_in_plates(program: NumpyroProgram, sites: list[Site], length: int, integrate: bool) -> list[str]:
+    """The latent sites of the rows, which are to be integrated out."""
+    plates, of_rows = sorted(program.plates), []
     for site in sites:
         inside = program.is_inside(site.plates)
         if inside and not site.is_observed:
-            hint = "marginalise it inside the likelihood of its row, or pass what was observed of it"
-            raise ModelError(explain(f"no latent site in plate {plates}", f"{site.name!r}: one for each row", hint))
+            of_rows.append(site.name)
+            if not integrate:
+                hint = "integrate=True, or marginalise it inside the likelihood of its row"
+                raise ModelError(explain(f"no latent site in plate {plates}", f"{site.name!r}: one for each row", hint))
         if site.is_observed and not inside and site.shape[:1] == (length,):
             hint = f"put it inside plate {plates}, without to_event"
             raise ModelError(explain("observations of rows in their plate", f"{site.name!r} outside it", hint))
+    return of_rows
 
 
 def _read_latent(
     program: NumpyroProgram, sites: list[Site]
 ) -> tuple[dict[str, np.ndarray], dict[str, Constraint], dict[str, Message]]:
     """Start values and constraints of the latent sites, and all messages, of a run on the first row."""
-    on_all = {site.name: site.shape for site in sites if not site.is_observed}
+    # A latent site of the rows has one entry on one of them, whatever its length on all: that is looked at later.
+    on_all = {
+        site.name: None if program.is_inside(site.plates) else site.shape for site in sites if not site.is_observed
+    }
     run: dict[str, Message] = {}
 
     def values_and_bounds(rows: dict[str, Any], shift: jax.Array) -> tuple[dict[str, Any], dict[str, Any]]:
         def start(message: Message) -> jax.Array:
             value = start_value(message, shift)
-            _require_shape(message["name"], on_all.get(message["name"]), value.shape)
+            if on_all.get(message["name"], ()) is not None:
+                _require_shape(message["name"], on_all.get(message["name"]), value.shape)
             return value
 
         run.update(program.run(rows, 1, start))
         for name, shape in on_all.items():
-            _require_shape(name, shape, jnp.shape(run[name]["value"]) if name in run else None)
+            if shape is not None:
+                _require_shape(name, shape, jnp.shape(run[name]["value"]) if name in run else None)
         values = {name: run[name]["value"] for name in on_all}
         return values, {name: jax.tree.leaves(run[name]["fn"].support) for name in on_all}
 

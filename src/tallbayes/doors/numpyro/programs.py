@@ -54,6 +54,12 @@ class NumpyroProgram:
 
     def log_density(self, theta: dict[str, Any], rows: dict[str, Any], count: int, *, inside: bool) -> jax.Array:
         """The sum of the log densities of all sites inside, or outside, the data plates on `count` rows."""
+        terms = self.log_probs(rows, count, self.values_of(theta), inside=inside)
+        total = jnp.zeros((), jnp.result_type(*theta.values()))
+        return sum((jnp.sum(term).astype(total.dtype) for term in terms.values()), total)
+
+    def values_of(self, theta: dict[str, Any]) -> Answer:
+        """Latent sites answered by their values."""
         theta = {name: jnp.asarray(value) for name, value in theta.items()}
 
         def value_of(message: Message) -> Any:
@@ -62,13 +68,17 @@ class NumpyroProgram:
             hint = "sample the same sites whatever the values are"
             raise ModelError(explain(f"latent sites {sorted(theta)}", f"also {message['name']!r}", hint))
 
-        total = jnp.zeros((), jnp.result_type(*theta.values()))
+        return value_of
+
+    def log_probs(self, rows: dict[str, Any], count: int, value_of: Answer, *, inside: bool) -> dict[str, Any]:
+        """The log densities of all sites inside, or outside, the data plates, entry by entry."""
         with _running(f"{count} of its rows"):
             messages = self.run(rows, count, value_of)
-            for message in messages.values():
-                if message["type"] == "sample" and self.is_inside(message["cond_indep_stack"]) == inside:
-                    total += jnp.sum(self._log_prob(message, messages, count)).astype(total.dtype)
-        return total
+            return {
+                name: self._log_prob(message, messages, count)
+                for name, message in messages.items()
+                if message["type"] == "sample" and self.is_inside(message["cond_indep_stack"]) == inside
+            }
 
     def run(self, rows: dict[str, Any], count: int, value_of: Answer) -> dict[str, Message]:
         """All messages of a run on `count` rows, with latent sites answered by `value_of`."""
@@ -89,14 +99,20 @@ class NumpyroProgram:
     def is_inside(self, plates: tuple[Any, ...]) -> bool:
         return any(plate.name in self.plates for plate in plates)
 
-    def _log_prob(self, message: Message, messages: dict[str, Message], count: int) -> Any:
-        plates = [plate for plate in message["cond_indep_stack"] if plate.name in self.plates]
+    def scale(self, message: Message, messages: dict[str, Message], count: int) -> Any:
+        """What a site's log density is multiplied by, plates of rows taken out."""
         scale = 1.0 if message["scale"] is None else message["scale"]
-        for plate in plates:
+        for plate in self._around(message):
             if plate.name in messages:
                 scale = scale * count / messages[plate.name]["args"][0]
-        log_prob = message["fn"].log_prob(message["value"]) * scale
-        for plate in plates:
+        return scale
+
+    def _around(self, message: Message) -> list[Any]:
+        return [plate for plate in message["cond_indep_stack"] if plate.name in self.plates]
+
+    def _log_prob(self, message: Message, messages: dict[str, Message], count: int) -> Any:
+        log_prob = message["fn"].log_prob(message["value"]) * self.scale(message, messages, count)
+        for plate in self._around(message):
             if plate.size != count or jnp.shape(log_prob)[plate.dim] != count:
                 got = f"shape {jnp.shape(log_prob)} of site {message['name']!r} on {count} rows"
                 hint = "pass every array of rows as an argument, and build plates inside the model"

@@ -44,7 +44,8 @@ class Groups:
     or up to three; with groups a model's `log_likelihood(theta, b, row)` is that of one row given its group's effect b.
     `log_density(theta, b)` is the law of an effect, its constant included as far as that hangs on theta. `shown(theta,
     b)` is what is reported of an effect (b itself if None), with `names` for its numbers; `levels` are the names of
-    groups that the column numbers from 0. `nodes` a direction are chosen unless they are given.
+    groups that the column numbers from 0. `nodes` a direction are chosen unless they are given. `of_rows` declares that
+    every row is a group of its own: a row that stands for several would then be none of them.
 
     >>> import jax.numpy as jnp
     >>> groups = Groups(by="school", effect=0.0, log_density=lambda theta, b: -0.5 * b**2)
@@ -59,6 +60,7 @@ class Groups:
     levels: tuple[Any, ...] | None = field(default=None, repr=False)
     # Of a family whose integrals have a closed form: what makes it of these groups.
     closed: Callable[[Groups], Any] | None = field(default=None, repr=False)
+    of_rows: bool = False
 
     def __post_init__(self) -> None:
         shape = np.shape(self.effect)
