@@ -20,23 +20,46 @@ from tallbayes.doors.numpyro.entries import Along, EntryWalk, NotApartError, rea
 from tallbayes.doors.numpyro.programs import Answer, Message, NumpyroProgram
 
 OWN = "__own__"
+MOST_INFORMATION = 1e12
 VALUE, DEVIATION, STANDARD = "value", "deviation", "standard"
 SHOWN = {VALUE: "{}", DEVIATION: "{} - its mean", STANDARD: "{} standardised"}
 
 
 @dataclass(frozen=True, eq=False)
 class PlateForm:
-    """The model given the effect of one entry of a plate of `length`; `first` is one row."""
+    """The model given the effect of one entry of a plate of `length`; `first` is one row.
+
+    With some rows for a `sample`, free numbers are a = r(theta) b, where r is about the sd of a once `share` such rows
+    are seen: nodes that are put down once for b then follow a wherever the scale of an effect goes.
+    """
 
     program: NumpyroProgram
     effects: EffectSites
     length: int
     first: dict[str, Any]
     shows: str = VALUE
+    sample: dict[str, Any] | None = None
+    share: float = 0.0
 
     def log_likelihood(self, theta: dict[str, Any], b: Any, row: dict[str, Any]) -> jax.Array:
+        return self._given(theta, self.width(theta, b) * b, row)
+
+    def _given(self, theta: dict[str, Any], a: Any, row: dict[str, Any]) -> jax.Array:
         rest = {name: each for name, each in row.items() if name != OWN}
-        return self._row(EntryWalk(self.length, row.get(OWN)), theta, b, rest)
+        return self._row(EntryWalk(self.length, row.get(OWN)), theta, a, rest)
+
+    def width(self, theta: dict[str, Any], b: Any) -> jax.Array:
+        """r = (1 + I^2)^-1/4 by number, I the curvature of `share` rows like those of the sample where a = 0."""
+        if self.sample is None:
+            return jnp.ones_like(b)
+        zero = jnp.zeros(self.effects.size, jnp.result_type(b))
+
+        def curvature(row: dict[str, Any]) -> jax.Array:
+            return -jnp.diagonal(jax.hessian(lambda a: self._given(theta, a, row))(zero))
+
+        information = self.share * jnp.mean(jax.vmap(curvature)(self.sample), axis=0)
+        known = jnp.clip(information, -MOST_INFORMATION, MOST_INFORMATION)
+        return jnp.reshape((1 + known**2) ** -0.25, jnp.shape(b))
 
     def read(self, theta: dict[str, Any], b: Any, own: Any, row: dict[str, Any]) -> jax.Array:
         """The indices of the plate at which a row reads it."""
@@ -65,7 +88,8 @@ class PlateForm:
         return self._prior(theta, jnp.zeros(self.effects.size, _dtype(theta)))[0]
 
     def log_density(self, theta: dict[str, Any], b: Any) -> jax.Array:
-        return self._prior(theta, b)[1]
+        width = self.width(theta, b)
+        return self._prior(theta, width * b)[1] + jnp.sum(jnp.log(width))
 
     def _prior(self, theta: dict[str, Any], b: Any) -> tuple[jax.Array, jax.Array]:
         """log p(theta), and log p(b | theta) with the free numbers' volume."""
@@ -93,7 +117,7 @@ class PlateForm:
         def values(offered: dict[str, Any], theta: dict[str, Any]) -> dict[str, Any]:
             return _shown(self.program, self.effects, self.first, self.answer(theta, offered), offered, self.shows)
 
-        found = self._through(walk, values, b, theta)
+        found = self._through(walk, values, self.width(theta, b) * b, theta)
         entries = [_entry(walk, found[site.name], site.axis) for site in self.effects.sites]
         return jnp.concatenate([jnp.ravel(entry) for entry in entries])
 

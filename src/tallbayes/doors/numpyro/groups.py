@@ -12,7 +12,6 @@ Where any of this fails, effects stay parameters, and a note says why. Of severa
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -34,10 +33,9 @@ COMPARED_ROWS = 5
 COMPARED_STEPS = (0.1, 0.5)
 AGREEMENT = 1e-7
 READ_ROWS = 2**16
-# Rows a group, on average, from which on they hold its effect rather than the prior does.
-MANY_ROWS = 10
-
-log = logging.getLogger("tallbayes")
+# Rows that tell how much rows say of an effect, roughly; and for how many groups they are asked, in roots of the rows a
+# group: a mode that moves with the scale goes about sqrt(n) / G of its own sds from where a straight line puts it.
+SAMPLE_ROWS, FEW_GROUPS = 8, 6.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +80,7 @@ def _latent(read: Read) -> list[Site]:
 
 
 def _integrated(read: Read, plate: str, names: list[str]) -> tuple[Model, dict[str, Any], str]:
-    standardised, length = effects_along(read, plate, names)
-    count = len(jax.tree.leaves(read.data)[0])
-    if count >= MANY_ROWS * length and any(site.normal for site in standardised.sites):
-        try:
-            return _integrated_by(read, plate, effects_along(read, plate, names, standardise=False)[0], length)
-        except NotApartError as reason:
-            log.debug("plate %r is standardised, though its groups have many rows: %s", plate, reason)
-    return _integrated_by(read, plate, standardised, length)
-
-
-def _integrated_by(read: Read, plate: str, effects: EffectSites, length: int) -> tuple[Model, dict[str, Any], str]:
-    names = effects.by_name
+    effects, length = effects_along(read, plate, names)
     theta = {name: start for name, start in read.model.initial.items() if name not in names}
     if not theta:
         raise NotApartError("no parameter would be left")
@@ -102,12 +89,12 @@ def _integrated_by(read: Read, plate: str, effects: EffectSites, length: int) ->
     jax.eval_shape(form.log_density, theta, b)
     index = _index(form, theta, b, read.data)
     data = {**read.data, OWN: index.astype(np.int32)} if form.slices(theta, b, row) else read.data
-    form = form.showing(theta, b)
+    form = replace(form.showing(theta, b), **sample_of(data, length))
     _require_agreement(read, form, theta, data, index)
     return *grouped(read, form, plate, theta, (data, index)), ", ".join(labels(form))
 
 
-def effects_along(read: Read, plate: str, names: list[str], standardise: bool = True) -> tuple[EffectSites, int]:
+def effects_along(read: Read, plate: str, names: list[str]) -> tuple[EffectSites, int]:
     """The sites of a plate as effects, and how long it is."""
     found, length = [], 0
     for site in read.sites:
@@ -126,7 +113,7 @@ def effects_along(read: Read, plate: str, names: list[str], standardise: bool = 
             np.ndim(bound) for bound in jax.tree.leaves(message["fn"].support)
         ):
             raise NotApartError(f"{site.name!r} has a support that is not a product of fixed intervals")
-        normal = standardise and can_standardise(message, read.program.scale(message, read.run, 1))
+        normal = can_standardise(message, read.program.scale(message, read.run, 1))
         found.append(effect_site(message, axis, constraint, start, normal))
     effects = EffectSites(tuple(found))
     if effects.size > MOST_EFFECTS:
@@ -134,6 +121,16 @@ def effects_along(read: Read, plate: str, names: list[str], standardise: bool = 
     if length < 2:
         raise NotApartError("it has one entry")
     return effects, length
+
+
+def sample_of(data: dict[str, Any], length: int) -> dict[str, Any]:
+    """A few rows, and how many a group has on average; nothing where there are so many groups that their scale is known
+    well, and nodes hold as they are."""
+    count = len(jax.tree.leaves(data)[0])
+    if length > FEW_GROUPS * np.sqrt(count / length):
+        return {}
+    few = np.unique(np.linspace(0, count - 1, SAMPLE_ROWS, dtype=int))
+    return {"sample": jax.tree.map(lambda leaf: leaf[few], data), "share": count / length}
 
 
 def labels(form: PlateForm | RowForm) -> tuple[str, ...]:
@@ -226,12 +223,14 @@ def _require_agreement(
 def _values(form: PlateForm, theta: dict[str, Any], b: Any) -> tuple[dict[str, Any], Any]:
     """The sites of all groups as the model has them, and log |dz/db|."""
     sites = form.effects.by_name
+    width = jax.vmap(form.width, (None, 0))(theta, b)
+    b = width * b
     offered = {
         name: jnp.moveaxis(entries, 0, sites[name].axis) for name, entries in jax.vmap(form.effects.offered)(b).items()
     }
     run = form.program.run(form.first, 1, form.answer(theta, offered))
     size = sum(site.log_size(run[name]) for name, site in sites.items())
-    size += jnp.sum(jax.vmap(form.effects.log_jacobian)(b))
+    size += jnp.sum(jax.vmap(form.effects.log_jacobian)(b)) + jnp.sum(jnp.log(width))
     return {name: run[name]["value"] for name in sites}, size
 
 
