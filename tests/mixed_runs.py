@@ -10,7 +10,7 @@ from reports import encoding_of, made
 
 import tallbayes as tb
 from tallbayes.formula.groups.factors import Crossed, Factors, with_factors
-from tallbayes.results.effects import Effects, EffectSource
+from tallbayes.results.groups.effects import Effects, EffectSource
 from tallbayes.results.parts import Factor
 
 SCHOOLS, ROWS = 24, 360

@@ -13,12 +13,9 @@ import pytest
 from schools import NUM_ROWS, ROWS, gappy
 
 import tallbayes as tb
-from tallbayes.errors import InputError
 from tallbayes.formula import survey
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
-from tallbayes.formula.encoding import Encoding
-from tallbayes.formula.groups import fit as junction
 from tallbayes.formula.groups import levels as group_levels
 from tallbayes.rows import packing
 from tallbayes.rows.on_disk import Stored
@@ -85,46 +82,3 @@ def test_rows_on_disk_hold_codes_and_effects_but_no_column_of_ones(tmp_path: Pat
         "effects_1": ("float32", (2,)),
     }
     assert design.groups[0].z.strides[0] == 0
-
-
-REFUSED = {
-    "y ~ x + (1 | school)": ("(1 | school): group effects, for which there is no door yet", "C(school) for a coeff"),
-    "y ~ (1 + x || year)": ("(1 + x || year): group effects", "a tb.Model or a NumPyro model"),
-}
-
-
-@pytest.mark.parametrize("formula", REFUSED)
-def test_a_fit_with_groups_is_refused_before_the_table_is_read(formula: str) -> None:
-    with pytest.raises(InputError) as caught:
-        tb.fit(formula, "no such file.csv", tolerance=0.1)
-    got, hint = str(caught.value).partition("; got ")[2].split(". Try: ")
-    for part, text in zip(REFUSED[formula], (got, hint), strict=True):
-        assert part in text
-
-
-def test_what_arrives_where_a_fit_with_groups_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The design and the model of the fixed effects; and what integrates them may answer."""
-    from tallbayes.formula import fit
-
-    arrived: list[junction.GroupQuestion] = []
-    answer = tb.fit("y ~ x", ROWS, tolerance=1.0)
-
-    def integrate(question: junction.GroupQuestion) -> tb.Result:
-        arrived.append(question)
-        return answer
-
-    monkeypatch.setattr(fit, "require_integration", lambda formula: None)
-    with pytest.raises(InputError, match="no door yet"):
-        tb.fit("y ~ x + (1 | school)", ROWS, tolerance=0.5)
-    monkeypatch.setattr(fit, "fit_groups", lambda question: junction.fit_groups(question, integrate))
-    result = tb.fit("y ~ x + (1 + x | year)", ROWS, tolerance=0.5, seed=3, weights="w")
-    (question,) = arrived
-    assert {name: array.shape for name, array in question.design.rows.items()} == {"x": (600, 1), "y": (600,)}
-    assert [group.names for group in question.design.groups] == [("Intercept", "x")]
-    assert {name: question.options[name] for name in ("tolerance", "seed")} == {"tolerance": 0.5, "seed": 3}
-    np.testing.assert_allclose(question.options["weights"], ROWS["w"])
-    assert list(result["mean"].value) == ["Intercept", "x"]
-    assert result.encoding is not None
-    assert Encoding.from_plain(result.encoding).groups[0].term.text == "(1 + x | year)"
-    with pytest.raises(InputError, match=r"a fit without groups; got \(1 \+ x \| year\)"):
-        result.predict(ROWS)

@@ -51,8 +51,10 @@ def by_grid(target: Any, vector: Any, unit: Any, size: int) -> float:
     """log of the integral by the trapezoidal rule."""
     grid = np.linspace(-9.0, 9.0, 721 if size == 1 else 241)
     points = np.stack(np.meshgrid(*[grid] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    root = np.asarray(unit["root"])
+    points = points @ root.T + np.asarray(unit["centre"] + unit["slope"] @ vector)
     values = jax.vmap(lambda b: target.integrated.joint(vector, b, unit))(jnp.asarray(points))
-    return float(jax.nn.logsumexp(values) + size * np.log(grid[1] - grid[0]))
+    return float(jax.nn.logsumexp(values) + size * np.log(grid[1] - grid[0]) + np.log(np.linalg.det(root)))
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -128,7 +130,7 @@ def test_units_do_not_depend_on_the_order_of_rows() -> None:
         gather_units(
             {name: array[index] for name, array in data.items() if name != "g"},
             make_grouping("g", data["g"][index]),
-            1,
+            with_effects(tb.families.logistic(), EffectTerm("g")).groups,
             4,
         )
         for index in (np.arange(len(order)), order)
@@ -142,3 +144,33 @@ def test_units_do_not_depend_on_the_order_of_rows() -> None:
 def test_what_is_no_group_is_refused(column: np.ndarray) -> None:
     with pytest.raises(tb.InputError):
         make_grouping("g", column)
+
+
+def test_nodes_follow_where_groups_are_few_and_rows_are_many() -> None:
+    """A scale is then known to a third of itself, and the effect given it to a tenth: at twice and half the scale the
+    nodes must still be where the mass is."""
+    rng = np.random.default_rng(4)
+    group = np.repeat(np.arange(5), 60)
+    eta = 1.2 * rng.normal(size=5)[group]
+    data = {"x": np.ones((300, 1)), "y": (rng.random(300) < 1 / (1 + np.exp(-eta))).astype(float), "g": group}
+    model = with_effects(tb.families.logistic(), EffectTerm("g"))
+
+    def farthest(model: tb.Model) -> float:
+        gathered = gather(replace(model, groups=replace(model.groups, nodes=11)), data)
+        found = place(gathered.model, gathered.units, "float64", False, None, gathered.bound)
+        nodes = find_nodes(found.target, found.table, found.start)
+        table = replace(found.table, rows=with_nodes(found.table, nodes))
+        errors = []
+        for scale in (0.25, 1.0):
+            there = found.start.copy()
+            there[-1] = float(np.asarray(tb.constraints.half_normal(1.0).unconstrain(scale)))
+            fresh = replace(table, rows=with_nodes(table, find_nodes(found.target, table, there)))
+            for number in range(5):
+                pair = [float(found.target.log_likelihood(there, unit_of(each, number))) for each in (table, fresh)]
+                errors.append(abs(pair[0] - pair[1]))
+        return max(errors)
+
+    with jax.enable_x64(True):
+        assert farthest(model) < 1e-4
+        # The control: effects in units of their scale alone leave their nodes behind.
+        assert farthest(replace(model, groups=replace(model.groups, stretch=None))) > 1e-3

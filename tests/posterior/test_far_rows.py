@@ -133,14 +133,7 @@ def test_an_own_function_is_looked_at_along_its_line() -> None:
     """P = sigmoid(x theta) of one's own, next to 0 at almost all draws: what 256 pairs did not see is in the error."""
     posterior = still_posterior(np.array([-3.5]), np.eye(1))
 
-    class Space:
-        def theta(self, vector):
-            return vector
-
-    class Target:
-        space = Space()
-
-    kind = OwnResponse(Target(), lambda theta, row: jnp.reciprocal(1 + jnp.exp(-theta[0] * row["z"])))
+    kind = OwnResponse(lambda theta, row: jnp.reciprocal(1 + jnp.exp(-theta[0] * row["z"])))
     rows = {"z": np.array([1.0, 30.0, 100.0])}
     normal = np.random.default_rng(3).normal(-3.5, 1.0, (400_000, 1))
     exact = expit(normal * rows["z"]).mean(axis=0)

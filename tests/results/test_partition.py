@@ -15,7 +15,7 @@ from mixed_runs import MEANS, NOISE, OWN, RESPONSE, ROWS, SCHOOL_SD, SCHOOLS, YE
 
 import tallbayes as tb
 from tallbayes.results.coefficients import least, own_parameters
-from tallbayes.results.partition import RESIDUAL
+from tallbayes.results.groups.partition import RESIDUAL
 
 NEAR = 2e-3
 

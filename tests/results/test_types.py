@@ -21,8 +21,8 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.results.coefficients import Coefficient, Number
 from tallbayes.results.comparisons import Comparison, Ratio
-from tallbayes.results.effects import Effects, EffectSource
-from tallbayes.results.partition import VariancePartition, VarianceShare
+from tallbayes.results.groups.effects import Effects, EffectSource
+from tallbayes.results.groups.partition import VariancePartition, VarianceShare
 from tallbayes.results.parts import Cost, Factor, Level, Mode, Rates, Regression
 from tallbayes.results.result import Settings
 

@@ -13,7 +13,7 @@ from tallbayes.posterior.effects import effects_of
 from tallbayes.posterior.group_predictions import KnownGroups
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.later import jax
-from tallbayes.results.effects import NUMBERS, Effects, EffectSource
+from tallbayes.results.groups.effects import NUMBERS, Effects, EffectSource
 from tallbayes.results.parts import Factor
 from tallbayes.setup.preparation import Placed, Prepared
 
@@ -30,7 +30,7 @@ def factors_of(prepared: Prepared) -> tuple[Factor, ...]:
     target, grouping = prepared.target, prepared.grouping
     if target.integrated is None or grouping is None:
         return ()
-    counts, nodes = grouping.counts, getattr(target.integrated.integral, "nodes", 1)
+    counts, nodes = grouping.counts, target.integrated.nodes
     sizes = int(counts.min()), float(np.median(counts)), int(counts.max())
     error = prepared.integral_error
     return (Factor(grouping.by, _names(target), len(counts), int(counts.sum()), *sizes, nodes, error),)

@@ -53,7 +53,7 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
     if groups.closed is not None:
         units = groups.closed(groups).units(arrays, grouping.codes, grouping.count)
     if units is None:
-        units = gather_units(arrays, grouping, groups.size, dimension)
+        units = gather_units(arrays, grouping, groups, dimension)
     return Gathered(model, units, grouping, bind_rows(model, units))
 
 

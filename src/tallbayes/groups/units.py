@@ -62,8 +62,9 @@ def make_grouping(by: str, column: Any) -> Grouping:
     return Grouping(by, levels, np.bincount(codes, minlength=len(levels)), codes.astype(np.int32))
 
 
-def gather_units(arrays: Any, grouping: Grouping, size: int, dimension: int) -> dict[str, Any]:
+def gather_units(arrays: Any, grouping: Grouping, groups: Groups, dimension: int) -> dict[str, Any]:
     """Checked rows as units without nodes yet, in the order of the groups."""
+    size = groups.size
     counts, codes = grouping.counts, grouping.codes
     length = _length(int(counts.max()))
     _require_memory(arrays, len(counts), length)
@@ -73,11 +74,17 @@ def gather_units(arrays: Any, grouping: Grouping, size: int, dimension: int) -> 
     index = np.repeat(order[firsts][:, None], length, axis=1)
     sorted_codes = codes[order]
     index[sorted_codes, np.arange(len(codes)) - firsts[sorted_codes]] = order
+    known = {}
+    if groups.weigh_rows is not None:
+        each = groups.weigh_rows(arrays).reshape(len(codes), -1)
+        sums = [np.bincount(codes, column, len(counts)) for column in each.T]
+        known["information"] = np.stack(sums, axis=-1).reshape(len(counts), size, size)
     return {
         "rows": jax.tree.map(lambda array: array[index], arrays),
         "count": counts.astype(np.int32),
         "group": np.arange(len(counts), dtype=np.int32),
         **no_nodes(len(counts), size, dimension),
+        **known,
     }
 
 

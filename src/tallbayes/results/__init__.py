@@ -5,13 +5,10 @@ result         `Result`
 terms          what the names of coefficients say, and which of them stand alone
 coefficients   mean, sd and interval of every parameter, each number with its error
 verdict        which numbers are as accurate as was asked, and which are not
-effects        every group's own effect
-partition      shares of variance between groups and within
 comparisons    ratios, and one thing against another
-effects        the effect of every group
+groups         effects of groups, shares of variance, predictions and comparisons with groups
 new_rows       what a prediction reads of them, their numbers, and those that cannot be predicted
 predictions    new rows in the terms of the fit, in memory or from file to file
-group_predictions, group_comparisons    the same of rows that belong to groups, and of groups
 export         data frames, and the labelled arrays that ArviZ reads
 result_file    one file, exact to the bit
 run_folder     the folder of a run of the command line: question, answer, ledger

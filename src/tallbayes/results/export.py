@@ -26,8 +26,8 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.model.catalogue import EXTRAS
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
-from tallbayes.results.effects import NUMBERS as EFFECT_NUMBERS
-from tallbayes.results.effects import Effects, known_effects
+from tallbayes.results.groups.effects import NUMBERS as EFFECT_NUMBERS
+from tallbayes.results.groups.effects import Effects, known_effects
 from tallbayes.results.parts import Factor
 from tallbayes.results.result import Result, kept_posterior
 from tallbayes.results.terms import is_group_scale

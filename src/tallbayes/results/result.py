@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
-    from tallbayes.results.effects import Effects, EffectSource
-    from tallbayes.results.partition import VariancePartition
+    from tallbayes.results.groups.effects import Effects, EffectSource
+    from tallbayes.results.groups.partition import VariancePartition
 
 Tolerance = float | Mapping[str, float]
 
@@ -187,14 +187,14 @@ class Result:
 
         They are found when first asked for, and kept with the result.
         """
-        from tallbayes.results.effects import effects
+        from tallbayes.results.groups.effects import effects
 
         return effects(self, by)
 
     def variance_partition(self) -> VariancePartition:
         """Of a mixed model by a formula: the shares of variance of its factors (intraclass correlations) and of the
         residual, on the scale of the linear predictor, each with an interval and errors."""
-        from tallbayes.results.partition import variance_partition
+        from tallbayes.results.groups.partition import variance_partition
 
         return variance_partition(self)
 

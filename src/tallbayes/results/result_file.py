@@ -21,8 +21,8 @@ from tallbayes.posterior.coordinates import Entries, Part, Reading, ScaleCurve
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.records.values import Codec, all_fields
-from tallbayes.results.effects import Effects, known_effects
-from tallbayes.results.partition import VariancePartition, known_partition
+from tallbayes.results.groups.effects import Effects, known_effects
+from tallbayes.results.groups.partition import VariancePartition, known_partition
 from tallbayes.results.parts import Cost, DrawWeights, Factor, Level, Mode, Rates, Regression
 from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing

@@ -25,7 +25,7 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.results.coefficients import Ends, interval_ends
-from tallbayes.results.partition import known_partition
+from tallbayes.results.groups.partition import known_partition
 from tallbayes.results.parts import Mode
 from tallbayes.results.result import Result
 from tallbayes.views.advice import RUN, unquoted

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallbayes.progress import shorten
-from tallbayes.results.effects import Effects
-from tallbayes.results.partition import VariancePartition
+from tallbayes.results.groups.effects import Effects
+from tallbayes.results.groups.partition import VariancePartition
 from tallbayes.views.numbers import UNKNOWN, with_error
 from tallbayes.views.tables import Grid, effects, partition
 from tallbayes.views.text import aligned, listed

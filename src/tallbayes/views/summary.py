@@ -21,8 +21,8 @@ import numpy as np
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.progress import shorten
 from tallbayes.results.coefficients import INTERVAL, Ends, interval_ends, least, own_parameters, shown_size
-from tallbayes.results.effects import found_effects
-from tallbayes.results.partition import known_partition
+from tallbayes.results.groups.effects import found_effects
+from tallbayes.results.groups.partition import known_partition
 from tallbayes.results.parts import Mode
 from tallbayes.results.result import Result
 from tallbayes.views.groups import about_effects, about_partition, effect_tables, partition_table

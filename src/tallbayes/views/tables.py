@@ -28,8 +28,8 @@ from tallbayes.views.numbers import figures, neat, plain, rounded, share, spread
 
 if TYPE_CHECKING:
     from tallbayes.posterior.prediction import Prediction
-    from tallbayes.results.effects import Effects
-    from tallbayes.results.partition import VariancePartition
+    from tallbayes.results.groups.effects import Effects
+    from tallbayes.results.groups.partition import VariancePartition
 
 Form = Callable[[Any], str]
 

@@ -34,7 +34,7 @@ def describe(result: Result) -> str:
 
 def _groups(result: Result) -> list[str]:
     """Shares of variance, where there are groups."""
-    from tallbayes.results.partition import known_partition
+    from tallbayes.results.groups.partition import known_partition
 
     shares = known_partition(result)
     return [] if shares is None else [str(shares)]

@@ -41,7 +41,7 @@ from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.predictor import FamilyResponse, make_predictor
-from tallbayes.results.effects import Effects
+from tallbayes.results.groups.effects import Effects
 
 DTYPES = [np.float64, np.float32]
 PREDICTED_NUMBERS = 2**23

@@ -20,7 +20,7 @@ from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.expressions import as_term
 from tallbayes.formula.fit import fit
 from tallbayes.posterior.prediction import Prediction
-from tallbayes.results.effects import EffectSource, effects, nothing_more
+from tallbayes.results.groups.effects import EffectSource, effects, nothing_more
 from tallbayes.results.result import Result
 from tallbayes.rows.sources import suggestion
 

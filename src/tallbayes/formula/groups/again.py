@@ -23,7 +23,7 @@ from tallbayes.formula.groups.fit import mixed_model
 from tallbayes.formula.standardising import read_rule
 from tallbayes.groups.placing import gather, place_again
 from tallbayes.posterior.group_predictions import KnownGroups
-from tallbayes.results.effects import EffectSource, has_groups, nothing_more
+from tallbayes.results.groups.effects import EffectSource, has_groups, nothing_more
 from tallbayes.results.result import Result, kept_posterior
 from tallbayes.rows.sources import open_source
 

@@ -16,7 +16,7 @@ import numpy as np
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.results.effects import Effects, EffectSource
+from tallbayes.results.groups.effects import Effects, EffectSource
 from tallbayes.results.parts import Factor
 from tallbayes.results.result import Result
 

@@ -10,7 +10,9 @@ by Gauss and Hermite's nodes x_k with weights w_k of the normal density, K in ea
     b_k = c_g + B_g u + S_g x_k
 
 where u is theta's place in R^d. c_g, B_g and S_g are found once, at set-up (`groups.nodes`), and are numbers of the
-group ever after: the sampled model is exactly defined by them, and no path looks for the mode of an effect.
+group ever after: the sampled model is exactly defined by them, and no path looks for the mode of an effect. So the mode
+and spread of what is integrated should hardly move with theta. Where an effect is b = T_g(theta) v, nodes are those of
+v: with T as wide as b is, given theta and so many rows, v has about unit spread whatever theta is.
 
 A `Unit` is a group as a row: its own rows padded to one length, how many there are, and its nodes. One without any rows
 is a new group.
@@ -34,6 +36,8 @@ FIRST_NODES = {64: 7, 512: 5, np.inf: 3}
 # Rows of a group that are read together: more would fill the memory where hundreds of groups are.
 TOGETHER = 128
 WEIGHT = "__weight__"
+# What a group without rows has nothing of.
+EMPTY = ("count", "sums", "centre", "slope", "raw", "information")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +65,9 @@ class Groups:
     # Of a family whose integrals have a closed form: what makes it of these groups.
     closed: Callable[[Groups], Any] | None = field(default=None, repr=False)
     of_rows: bool = False
+    # Of a family: what a unit needs to know of its rows for T, by row; and T itself, lower triangular.
+    weigh_rows: Callable[[Any], Any] | None = field(default=None, repr=False)
+    stretch: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = np.shape(self.effect)
@@ -99,10 +106,18 @@ class GroupIntegral:
     groups: Groups
     nodes: int
 
-    def joint(self, theta: Any, effect: Any, unit: Any) -> Any:
-        """log p(b | theta) + sum_i l_i(theta, b), b as q numbers."""
-        b = self.groups.vector(effect)
-        return self.groups.log_density(theta, b) + self._rows(theta, b, unit)
+    def joint(self, theta: Any, free: Any, unit: Any) -> Any:
+        """log p(b | theta) + sum_i l_i(theta, b) + log |T|, b = T v, of v as q numbers."""
+        b, size = self.stretched(theta, free, unit)
+        b = self.groups.vector(b)
+        return self.groups.log_density(theta, b) + self._rows(theta, b, unit) + size
+
+    def stretched(self, theta: Any, free: Any, unit: Any) -> tuple[Any, Any]:
+        """T v, and log |T|."""
+        if self.groups.stretch is None:
+            return free, 0.0
+        matrix = self.groups.stretch(theta, unit["information"])
+        return matrix @ free, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(matrix))))
 
     def _rows(self, theta: Any, b: Any, unit: Any) -> Any:
         length = jax.tree.leaves(unit["rows"])[0].shape[0]
@@ -145,14 +160,15 @@ class GroupIntegral:
         return jnp.ravel(b if self.groups.shown is None else jnp.asarray(self.groups.shown(theta, b)))
 
     def _terms(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
-        """Nodes (k, q), and the logarithm of what each adds."""
+        """Effects at the nodes (k, q), and the logarithm of what each adds."""
         rule = normal_nodes(self.nodes, self.groups.size)
         dtype = vector.dtype
         centre = unit["centre"] + unit["slope"] @ vector
         points = centre + jnp.asarray(rule.points, dtype) @ unit["root"].T
         size = jnp.sum(jnp.log(jnp.diagonal(unit["root"])))
-        values = jax.vmap(lambda b: self.joint(theta, b, unit))(points)
-        return points, jnp.asarray(rule.log_weights, dtype) + size + values
+        values = jax.vmap(lambda free: self.joint(theta, free, unit))(points)
+        effects = jax.vmap(lambda free: self.stretched(theta, free, unit)[0])(points)
+        return effects, jnp.asarray(rule.log_weights, dtype) + size + values
 
 
 def _term(log_likelihood: Callable[[Any, Any, Any], Any], theta: Any, b: Any, row: Any) -> Any:
@@ -163,7 +179,7 @@ def _term(log_likelihood: Callable[[Any, Any, Any], Any], theta: Any, b: Any, ro
 
 def new_unit(unit: Any) -> Any:
     """A unit like this one of a group without rows."""
-    empty = {name: 0 * leaf for name, leaf in unit.items() if name in ("count", "sums", "centre", "slope", "raw")}
+    empty = {name: 0 * leaf for name, leaf in unit.items() if name in EMPTY}
     if "root" in unit:
         empty["root"] = 0 * unit["root"] + jnp.eye(unit["root"].shape[-1], dtype=unit["root"].dtype)
     return {**unit, **empty}

@@ -36,7 +36,7 @@ class LinearIntegral:
     noise: float | None
     groups: Groups
     size: int
-    nodes: int = 0
+    nodes: int = EXPECTATION_NODES
 
     def units(self, arrays: Any, codes: np.ndarray, count: int) -> dict[str, Any] | None:
         """Sums by group; None where there would be too many of them."""
@@ -72,16 +72,20 @@ class LinearIntegral:
         variance = jnp.sum(shown**2, axis=0)
         return EffectMoments(self.shown(theta, mean), variance, jnp.zeros_like(variance), 3 * variance**2)
 
+    def law(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
+        """Of the effect given theta, which is normal: nodes (k, q), and the share that each of them has."""
+        root, pull, _, _ = self._given(theta, unit)
+        rule = normal_nodes(self.nodes, self.size)
+        points = jnp.asarray(rule.points, pull.dtype)
+        share = jax.nn.softmax(jnp.asarray(rule.log_weights, pull.dtype) - jnp.sum(points**2, axis=1) / 2)
+        mean = jax.scipy.linalg.cho_solve((root, True), pull)
+        moves = jax.vmap(lambda x: jax.scipy.linalg.solve_triangular(root.T, x, lower=False))(points)
+        return mean + moves, share
+
     def expectation(self, function: Callable[[Any, Any], Any], theta: Any, vector: Any, unit: Any) -> Any:
         """E f(theta, a) over the group's effect given theta."""
-        root, pull, _, _ = self._given(theta, unit)
-        rule = normal_nodes(EXPECTATION_NODES, self.size)
-        points = jnp.asarray(rule.points, pull.dtype)
-        weights = jax.nn.softmax(jnp.asarray(rule.log_weights, pull.dtype) - jnp.sum(points**2, axis=1) / 2)
-        mean = jax.scipy.linalg.cho_solve((root, True), pull)
-        effects = mean + jax.vmap(lambda x: jax.scipy.linalg.solve_triangular(root.T, x, lower=False))(points)
-        values = jax.vmap(lambda a: function(theta, self.groups.vector(a)))(effects)
-        return jnp.tensordot(weights, values, 1)
+        points, share = self.law(theta, vector, unit)
+        return jnp.tensordot(share, jax.vmap(lambda a: function(theta, self.groups.vector(a)))(points), 1)
 
     def shown(self, theta: Any, effect: Any) -> Any:
         a = self.groups.vector(effect)

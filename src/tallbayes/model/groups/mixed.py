@@ -11,6 +11,10 @@ Scales are half-normal a priori; R is LKJ, of shape eta: with partial correlatio
     p(r_jk) ~ (1 - r_jk^2)^(eta + (q - 2 - k) / 2 - 1)      each by itself
     L_jk = r_jk prod_{m<k} sqrt(1 - r_jm^2),   L_jj = prod_{m<j} sqrt(1 - r_jm^2)     times the scale of row j
 
+Nodes are those of v, a = K^-T v with K K^T = I + L^T C L, C the sum of w z z^T over a group's rows and w about what a
+row says of eta: a given theta has about the precision K K^T, so that v stays where it is as scales move. C need not be
+right for that: it is taken at the linear predictor that is the same for all rows.
+
 A row is that of the family with "z0" (q,) of the term that is integrated, and for the others "z1", ... and "level1",
 ..., their levels as numbers.
 """
@@ -33,6 +37,8 @@ from tallbayes.model.model import Model
 from tallbayes.programs.later import jax, jnp
 
 SHAPE = 2.0
+# Linear predictors that are tried, and rows that they are tried on.
+GRID, SAMPLE_ROWS, LEAST_INFORMATION = 8, 4_096, 1e-6
 FIRST_SCALE = 0.5
 
 
@@ -97,8 +103,36 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             shown=partial(_shown, first),
             names=names,
             closed=_closed(model, terms, extra),
+            weigh_rows=partial(_information, parts.density, extra),
+            stretch=partial(_stretch, first),
         ),
     )
+
+
+def _stretch(term: EffectTerm, theta: Any, information: Any) -> Any:
+    """K^-T, which is upper triangular."""
+    root = root_of(term, theta, 0)
+    inner = jnp.eye(term.size, dtype=root.dtype) + root.T @ information.astype(root.dtype) @ root
+    factor = jnp.linalg.cholesky(inner)
+    return jax.scipy.linalg.solve_triangular(factor, jnp.eye(term.size, dtype=root.dtype), lower=True).T
+
+
+def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> np.ndarray:
+    """C of some rows is the sum of these, (rows, q, q): -l'' z z^T at the common linear predictor that fits best."""
+    z = np.asarray(rows["z0"], np.float64)
+    some = np.unique(np.linspace(0, len(z) - 1, min(len(z), SAMPLE_ROWS)).astype(int))
+    sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset") if name in rows}
+
+    def value(eta: Any, row: Any) -> Any:
+        return density(eta if extra is None else jnp.stack([eta, jnp.zeros_like(eta)]), row)
+
+    with jax.enable_x64(True):
+        grid = jnp.linspace(-GRID, GRID, 8 * GRID + 1)
+        totals = jax.vmap(lambda eta: jnp.mean(jax.vmap(lambda row: value(eta, row))(sample)))(grid)
+        eta = grid[jnp.argmax(jnp.where(jnp.isfinite(totals), totals, -jnp.inf))]
+        bends = jax.vmap(lambda row: -jax.grad(jax.grad(value))(eta, row))(sample)
+    weight = max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
+    return weight * z[:, :, None] * z[:, None, :]
 
 
 def _closed(model: Model, terms: tuple[EffectTerm, ...], extra: str | None) -> Callable[[Groups], Any] | None:

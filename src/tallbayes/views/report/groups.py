@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tallbayes.results.effects import Effects, known_effects
-from tallbayes.results.partition import VariancePartition, known_partition
+from tallbayes.results.groups.effects import Effects, known_effects
+from tallbayes.results.groups.partition import VariancePartition, known_partition
 from tallbayes.results.result import Result, family_of
 from tallbayes.views.numbers import with_error
 from tallbayes.views.report.charts import ForestRow, Panel, intervals

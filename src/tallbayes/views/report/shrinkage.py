@@ -13,7 +13,7 @@ from math import isfinite
 import numpy as np
 
 from tallbayes.moments import Floats
-from tallbayes.results.effects import Effects
+from tallbayes.results.groups.effects import Effects
 from tallbayes.views.report.charts import Canvas, readable_scale, stroke, twice, written
 from tallbayes.views.report.markup import Markup, element
 

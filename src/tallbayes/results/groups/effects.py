@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
     from tallbayes.posterior.group_predictions import KnownGroups
-    from tallbayes.results.partition import VariancePartition
+    from tallbayes.results.groups.partition import VariancePartition
     from tallbayes.results.result import Result
 
 SHOWN = 5
