@@ -104,7 +104,7 @@ def compare(result: Result, *things: Any, probability: float = 0.95) -> Comparis
 
 def _with_groups(result: Result, things: tuple[Any, ...], probability: float) -> Comparison | Line:
     """Of a result with groups: compared where their effects come in, and a line where they do not."""
-    from tallbayes.results.groups import comparisons as group_comparisons as groups
+    from tallbayes.results.groups import comparisons as groups
 
     kind = ratio_name(result)
     if len(things) in (3, 4) and isinstance(things[0], str):
