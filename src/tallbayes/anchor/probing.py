@@ -147,7 +147,7 @@ def _look(
     return values, slopes, jnp.mean(jax.lax.map(covariance, pairs), axis=0)
 
 
-Rests = tuple[Callable[[jax.Array], Any], Callable[[jax.Array], jax.Array]]
+Rests = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
 def _rest_of_regression(target: Target, rows: Any, weights: jax.Array, mode: jax.Array) -> Rests:

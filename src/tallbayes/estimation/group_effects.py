@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallbayes.groups.units import Grouping
 from tallbayes.model.model import Target
 from tallbayes.posterior.effects import effects_of
-from tallbayes.posterior.group_predictions import KnownGroups
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.later import jax
 from tallbayes.results.groups.effects import NUMBERS, Effects, EffectSource
 from tallbayes.results.parts import Factor
 from tallbayes.setup.preparation import Placed, Prepared
+
+if TYPE_CHECKING:
+    from tallbayes.posterior.group_predictions import KnownGroups
 
 
 def effect_source(posterior: Posterior | None, prepared: Prepared) -> EffectSource | None:
@@ -56,6 +58,8 @@ def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
 
 def known_groups(prepared: Prepared | Placed) -> KnownGroups:
     """The groups of a fit, by what their column holds."""
+    from tallbayes.posterior.group_predictions import KnownGroups
+
     integrated, units = prepared.target.integrated, units_of(prepared)
     assert integrated is not None
     return KnownGroups(integrated.integral, units, prepared.grouping.levels, np.argsort(units["group"]))

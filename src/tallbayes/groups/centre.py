@@ -19,7 +19,7 @@ from tallbayes.anchor.ascent import climb, distance
 from tallbayes.anchor.expansion import Expansion, expand, require_finite
 from tallbayes.anchor.mode import anchor_at
 from tallbayes.errors import PosteriorError
-from tallbayes.groups.nodes import find_nodes, with_nodes
+from tallbayes.groups.nodes import find_nodes, require_nodes, with_nodes
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
@@ -50,6 +50,10 @@ class Following:
         self.units_read += read
         if "root" in self.table.rows:
             nodes = find_nodes(self.target, self.table, vector, count)
+            if not nodes.are_finite:
+                # A step too far: whoever climbs takes a shorter one.
+                nothing = np.full(len(vector), np.nan)
+                return Expansion(vector, -np.inf, nothing, np.diag(nothing), nothing, np.diag(nothing))
             self.table = replace(self.table, rows=with_nodes(self.table, nodes))
             self.units_read += read
         ranges = None if count is None else [(0, count)]
@@ -89,6 +93,8 @@ def _climb(following: Following, start: Floats, close: float, count: int | None)
         return following(vector, count)
 
     first = evaluate(start)
+    if "root" in following.table.rows and not first.is_finite:
+        require_nodes(find_nodes(following.target, following.table, start, count))
     require_finite(first, "at the start values")
     return climb(evaluate, first, close, following.table.num_rows, max_iterations=MOST_STEPS)
 

@@ -38,6 +38,10 @@ class Nodes(NamedTuple):
     root: Any
     left: Any
 
+    @property
+    def are_finite(self) -> bool:
+        return all(bool(np.all(np.isfinite(part))) for part in (self.centre, self.slope, self.root))
+
 
 def find_nodes(target: Target, table: Table, vector: Floats, count: int | None = None) -> Nodes:
     """Of the first `count` units of a table, or of all, padding included."""
@@ -50,16 +54,20 @@ def find_nodes(target: Target, table: Table, vector: Floats, count: int | None =
             found = compiled(_nodes)((target, size), table.rows, np.int32(start), jnp.asarray(vector))
             parts.append([np.asarray(part)[first - start :] for part in found])
             count_rows(size)
-    whole = Nodes(*(np.concatenate(part)[:stop] for part in zip(*parts, strict=True)))
-    if not np.all(np.isfinite(whole.root)):
+    return Nodes(*(np.concatenate(part)[:stop] for part in zip(*parts, strict=True)))
+
+
+def require_nodes(nodes: Nodes) -> None:
+    """Refuse a point at which a group has none."""
+    if not nodes.are_finite:
+        lost = int(np.sum(~np.isfinite(nodes.root).all(axis=(1, 2))))
         raise NoConvergenceError(
             explain(
                 "the log likelihood of every group to be finite near the mode of its effect",
-                f"{int(np.sum(~np.isfinite(whole.root).all(axis=(1, 2)))):,} groups where it is not",
+                f"{lost:,} groups where it is not, at the start values",
                 "log_likelihood(theta, b, row) by hand on a row of each group, and start values inside its domain",
             )
         )
-    return whole
 
 
 def with_nodes(table: Table, nodes: Nodes) -> Any:

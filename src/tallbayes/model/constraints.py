@@ -229,8 +229,8 @@ class Correlation:
 def half_normal(scale: float) -> HalfNormal:
     """Numbers above zero whose prior is half-normal of this scale, or nearly so: a scale that may be next to nothing.
 
-    >>> round(half_normal(1.0).unconstrain(0.6744897501960817).item(), 6)
-    0.0
+    >>> round(half_normal(1.0).unconstrain(1.0).item(), 6)
+    0.475233
     """
     if isinstance(scale, bool) or not (isinstance(scale, int | float | np.number) and np.isfinite(scale) and scale > 0):
         raise ModelError(explain("a scale > 0", repr(scale), "that of the half-normal prior"))

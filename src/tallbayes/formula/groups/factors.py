@@ -16,7 +16,7 @@ import numpy as np
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.results.groups.effects import Effects, EffectSource
+from tallbayes.results.groups.effects import Effects
 from tallbayes.results.parts import Factor
 from tallbayes.results.result import Result
 
@@ -71,7 +71,7 @@ def with_factors(factors: Factors, result: Result) -> Result:
     every = tuple(each.factor for each in factors.crossed)
     source = None
     if result.effect_source is not None:
-        source = EffectSource(partial(_find, factors, result))
+        source = replace(result.effect_source, find=partial(_find, factors, result), found=None)
     further = None if result.continuation is None else partial(_continue, factors, result.continuation)
     modes = tuple(
         each if each.result is None else replace(each, result=with_factors(factors, each.result))
