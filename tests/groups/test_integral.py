@@ -15,6 +15,7 @@ from tallbayes.groups.nodes import find_nodes, with_nodes
 from tallbayes.groups.placing import gather
 from tallbayes.groups.units import gather_units, make_grouping
 from tallbayes.model.groups.integral import new_unit
+from tallbayes.model.groups.matrices import cholesky, solve_lower, solve_upper
 from tallbayes.model.groups.mixed import EffectTerm, root_of, with_effects
 from tallbayes.setup.preparation import place
 
@@ -174,3 +175,15 @@ def test_nodes_follow_where_groups_are_few_and_rows_are_many() -> None:
         assert farthest(model) < 1e-4
         # The control: effects in units of their scale alone leave their nodes behind.
         assert farthest(replace(model, groups=replace(model.groups, stretch=None))) > 1e-3
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_small_matrices_are_those_of_lapack(size: int) -> None:
+    rng = np.random.default_rng(size)
+    root = rng.normal(size=(size, size))
+    matrix, columns = root @ root.T + np.eye(size), rng.normal(size=(size, 2))
+    with jax.enable_x64(True):
+        found = cholesky(jnp.asarray(matrix))
+        np.testing.assert_allclose(found, np.linalg.cholesky(matrix), atol=1e-12)
+        np.testing.assert_allclose(solve_lower(found, columns), np.linalg.solve(found, columns), atol=1e-12)
+        np.testing.assert_allclose(solve_upper(found, columns), np.linalg.solve(found.T, columns), atol=1e-12)

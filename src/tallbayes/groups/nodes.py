@@ -15,6 +15,7 @@ import numpy as np
 
 from tallbayes.anchor.importance import in_float64
 from tallbayes.errors import NoConvergenceError, explain
+from tallbayes.model.groups.matrices import cholesky
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
@@ -98,6 +99,9 @@ def _of_unit(target: Target, vector: jax.Array, unit: Any) -> Nodes:
     def look(b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """The step, its length in sds, and H^-1's root."""
         gradient, curvature = jax.grad(value)(b), -jax.hessian(value)(b)
+        if len(b) == 1:
+            width = jnp.maximum(jnp.abs(curvature), LEAST_CURVATURE)
+            return gradient / width[0], jnp.abs(gradient[0]) / jnp.sqrt(width[0, 0]), 1 / width
         values, vectors = jnp.linalg.eigh(curvature)
         turned = jnp.maximum(jnp.abs(values), LEAST_CURVATURE)
         slope = vectors.T @ gradient
@@ -124,4 +128,4 @@ def _of_unit(target: Target, vector: jax.Array, unit: Any) -> Nodes:
     _, left, covariance = look(b)
     cross = jax.jacrev(lambda u: jax.grad(lambda each: joint(u, each, unit))(b))(vector)
     slope = covariance @ cross
-    return Nodes(b - slope @ vector, slope, jnp.linalg.cholesky(covariance), left)
+    return Nodes(b - slope @ vector, slope, cholesky(covariance), left)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.model.groups.integral import WEIGHT, EffectMoments, Groups, normal_nodes
+from tallbayes.model.groups.matrices import cholesky, solve_lower, solve_upper
 from tallbayes.model.linear import Layout
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax, jnp
@@ -59,15 +60,15 @@ class LinearIntegral:
     def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
         """log p_g."""
         root, pull, square, sigma = self._given(theta, unit)
-        inner = jax.scipy.linalg.solve_triangular(root, pull, lower=True)
+        inner = solve_lower(root, pull)
         size = jnp.sum(jnp.log(jnp.diagonal(root)))
         return -unit["count"] * jnp.log(sigma) - square / (2 * sigma**2) + inner @ inner / 2 - size
 
     def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
         """Of the effect as it is shown, which is linear in a: normal, given theta."""
         root, pull, _, _ = self._given(theta, unit)
-        mean = jax.scipy.linalg.cho_solve((root, True), pull)
-        half = jax.scipy.linalg.solve_triangular(root, jnp.eye(self.size, dtype=pull.dtype), lower=True)
+        mean = solve_upper(root, solve_lower(root, pull))
+        half = solve_lower(root, jnp.eye(self.size, dtype=pull.dtype))
         shown = jax.vmap(lambda a: self.shown(theta, a))(half)
         variance = jnp.sum(shown**2, axis=0)
         return EffectMoments(self.shown(theta, mean), variance, jnp.zeros_like(variance), 3 * variance**2)
@@ -78,8 +79,8 @@ class LinearIntegral:
         rule = normal_nodes(self.nodes, self.size)
         points = jnp.asarray(rule.points, pull.dtype)
         share = jax.nn.softmax(jnp.asarray(rule.log_weights, pull.dtype) - jnp.sum(points**2, axis=1) / 2)
-        mean = jax.scipy.linalg.cho_solve((root, True), pull)
-        moves = jax.vmap(lambda x: jax.scipy.linalg.solve_triangular(root.T, x, lower=False))(points)
+        mean = solve_upper(root, solve_lower(root, pull))
+        moves = jax.vmap(lambda x: solve_upper(root, x))(points)
         return mean + moves, share
 
     def expectation(self, function: Callable[[Any, Any], Any], theta: Any, vector: Any, unit: Any) -> Any:
@@ -101,7 +102,7 @@ class LinearIntegral:
         products, first = sums @ along, len(beta)
         spread = self.root(theta)
         inner = spread.T @ sums[first : first + q, first : first + q] @ spread / sigma**2
-        root = jnp.linalg.cholesky(jnp.eye(q, dtype=sums.dtype) + inner)
+        root = cholesky(jnp.eye(q, dtype=sums.dtype) + inner)
         return root, spread.T @ products[first : first + q] / sigma**2, along @ products, sigma
 
 

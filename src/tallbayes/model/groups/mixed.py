@@ -32,6 +32,7 @@ from tallbayes.errors import DataError, ModelError, explain
 from tallbayes.model.constraints import correlation, half_normal, positive
 from tallbayes.model.groups.integral import MOST_EFFECTS, Groups
 from tallbayes.model.groups.linear import LinearIntegral
+from tallbayes.model.groups.matrices import cholesky, solve_lower
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jax, jnp
@@ -113,8 +114,7 @@ def _stretch(term: EffectTerm, theta: Any, information: Any) -> Any:
     """K^-T, which is upper triangular."""
     root = root_of(term, theta, 0)
     inner = jnp.eye(term.size, dtype=root.dtype) + root.T @ information.astype(root.dtype) @ root
-    factor = jnp.linalg.cholesky(inner)
-    return jax.scipy.linalg.solve_triangular(factor, jnp.eye(term.size, dtype=root.dtype), lower=True).T
+    return solve_lower(cholesky(inner), jnp.eye(term.size, dtype=root.dtype)).T
 
 
 def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> np.ndarray:
