@@ -13,6 +13,7 @@ from tallbayes.groups.centre import find_marginal_mode
 from tallbayes.groups.integral import Choice, choose_nodes, error_of
 from tallbayes.groups.nodes import find_nodes, with_nodes
 from tallbayes.groups.units import Grouping, gather_units, make_grouping, take_out
+from tallbayes.model.groups.integral import first_nodes
 from tallbayes.model.model import Model, bind
 from tallbayes.model.space import make_space
 from tallbayes.model.weights import weigh
@@ -54,7 +55,11 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
         units = groups.closed(groups).units(arrays, grouping.codes, grouping.count)
     if units is None:
         units = gather_units(arrays, grouping, groups, dimension)
-    return Gathered(model, units, grouping, bind_rows(model, units))
+    # A climb needs integrals that are smooth in theta, however few nodes are asked for.
+    unit = jax.tree.map(lambda array: array[0], units)
+    few = "rows" in units and groups.nodes is not None and groups.nodes < first_nodes(unit)
+    climbed = replace(model, groups=replace(groups, nodes=None)) if few else model
+    return Gathered(model, units, grouping, bind_rows(climbed, units))
 
 
 def place_groups(
