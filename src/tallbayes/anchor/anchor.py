@@ -96,6 +96,14 @@ class Anchor:
         return isinstance(self.precision, np.ndarray) and self.precision.ndim == 1
 
     @property
+    def prior_hessian(self) -> Floats | None:
+        """That of the log prior at the mode; None where Hessians are no matrices."""
+        whole = self.precision if self.hessian is None else self.hessian
+        if not isinstance(whole, np.ndarray) or whole.ndim < 2 or not isinstance(self.likelihood_hessian, np.ndarray):
+            return None
+        return -whole - self.likelihood_hessian
+
+    @property
     def note(self) -> str:
         """What is lost beside a dense H, or how it is done without one; empty where H is dense."""
         if isinstance(self.precision, Arrowhead):

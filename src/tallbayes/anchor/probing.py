@@ -59,7 +59,7 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
         sample = target, in_float64(rows), weights, anchor.mode
         moves = (anchor.displacements(each) for each in (_padded(everywhere), np.concatenate([pairs, -pairs])))
         # Of a regression it is a few products and densities of some rows: milliseconds, however it is compiled.
-        program = compiled(_look, quickly=target.predictor is not None)
+        program = compiled(_look, quickly=target.predictor is not None or target.work(table.rows) == 1)
         found = program(*sample, *moves, np.float64(count))
     values, slopes, noise = (np.asarray(each, np.float64) for each in found)
     k, all_points = len(points), len(everywhere)

@@ -116,20 +116,12 @@ class ReportedLine(NamedTuple):
         if self.curve.kind == "positive":
             return np.exp(x), np.exp(x)
         if self.curve.kind == "half_normal":
-            return _half_normal(self.curve.numbers[0], x)
+            return half_normal(*self.curve.numbers).curve(x)
         if self.curve.kind == "correlation":
             return _correlation(x)
         lower, upper = self.curve.numbers
         share, rest = 0.5 * (1 + np.tanh(0.5 * x)), 0.5 * (1 - np.tanh(0.5 * x))
         return lower + (upper - lower) * share, (upper - lower) * share * rest
-
-
-def _half_normal(scale: float, x: Floats) -> tuple[Floats, Floats]:
-    """c(x) and c'(x), as `constraints.half_normal` has them."""
-    from scipy.special import erfinv, ndtr, ndtri
-
-    value = np.where(x > 0, -ndtri(ndtr(-x) / 2), 2**0.5 * erfinv(ndtr(np.minimum(x, 0.0))))
-    return scale * value, scale / 2 * np.exp((value**2 - x**2) / 2)
 
 
 def _correlation(x: Floats) -> tuple[Floats, Floats]:

@@ -58,7 +58,8 @@ class Ground:
     def inputs(self) -> Inputs:
         """On the device, beside the rows."""
         used = None if self.control is None else self.control.used
-        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places, used)
+        own = self.plan.target.predictor is None
+        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places, used, own)
 
     @property
     def _places(self) -> int | None:

@@ -66,10 +66,12 @@ def make_inputs(
     listing: Listing | None = None,
     places: int | None = None,
     controlled: Any = None,
+    by_matrix: bool = False,
 ) -> Inputs:
     """The rows and, beside them on the device, the point of expansion in the paths' precision.
 
-    With so many `places` there is a list whether one is given or not, so that one program serves both.
+    With so many `places` there is a list whether one is given or not, so that one program serves both; `by_matrix` is
+    for a prior whose Hessian at the centre is to be a matrix.
     """
 
     def place(part: Any) -> Any:
@@ -83,6 +85,7 @@ def make_inputs(
             posterior_gradient=place(anchor.gradient),
             whitening=place(anchor.whitener),
             mismatch=place(anchor.mismatch),
+            prior_hessian=place(anchor.prior_hessian) if by_matrix else None,
         )
         runs = Runs(np.int32(table.num_rows))
         if places is not None:
