@@ -17,9 +17,8 @@ from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.extension import Answered
 from tallbayes.estimation.interval_ends import refine_ends
 from tallbayes.estimation.question import FINE_SHARE, Question
-from tallbayes.estimation.small import MOST_ROWS
 from tallbayes.estimation.weighed import HandedOver
-from tallbayes.estimation.weighed_rows import about_moments, applies, weigh_rows
+from tallbayes.estimation.weighed_rows import MOST_ROWS, about_moments, applies, weigh_rows
 from tallbayes.estimator.decisions import Unrecorded
 from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
@@ -60,12 +59,12 @@ LEAST_SECONDS_FOR_CHECKS = 2.0
 def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: ExitStack) -> Answered | Result:
     """From the rows to a run that has ended, or to a result by weights where that is nearer."""
     method = asked.method
-    known.placed = known.placed or _placed(asked, known, watch)
+    known.placed = known.placed or _placed(asked, known, watch, stack)
     hired = stack.enter_context(hire(asked.executor, known.placed.table))
     placed = replace(known.placed, table=hired.table)
     book, workers = _workers(asked, placed, hired, stack)
-    if not hired.elsewhere and not (asked.weighted and placed.table.num_rows <= MOST_ROWS):
-        _compile_ahead(asked, placed, stack)
+    if not hired.elsewhere:
+        _compile_ahead(asked, stack, placed)
     wish = Wish.of(method.anchor, asked.accuracy.kind, asked.accuracy.size) if method.anchored else None
     prepared, search = recalled(book, placed, partial(set_up, known, placed, asked.anchor, wish, workers))
     if applies(asked, prepared, search):
@@ -103,7 +102,7 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     return Answered(asked, prepared, asked.settings(prepared.precision), search, finished, handed_over)
 
 
-def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
+def _placed(asked: Question, known: Known, watch: Watch, stack: ExitStack) -> Placed:
     """The rows checked, the model bound to them, and both where paths can read them."""
     require_model(asked.model)
     begin("checking rows")
@@ -116,7 +115,7 @@ def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
     finally:
         watch.end = end
     if asked.model.groups is not None:
-        return _placed_groups(asked, known, gathered)
+        return _placed_groups(asked, known, gathered, stack)
     known.num_rows = len(jax.tree.leaves(arrays)[0])
     gradient = asked.method.gradient_for(known.num_rows)
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
@@ -127,7 +126,7 @@ def _placed(asked: Question, known: Known, watch: Watch) -> Placed:
     return aside(place, model, arrays, asked.method.precision, shuffle, asked.stored, bound)
 
 
-def _placed_groups(asked: Question, known: Known, gathered: Gathered) -> Placed:
+def _placed_groups(asked: Question, known: Known, gathered: Gathered, stack: ExitStack) -> Placed:
     known.num_rows = gathered.grouping.count
     known.target, known.start = gathered.bound
     known.quantities = read_quantities(asked.quantities, *gathered.bound, asked.model.units)[0]
@@ -135,7 +134,10 @@ def _placed_groups(asked: Question, known: Known, gathered: Gathered) -> Placed:
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
     begin("placing rows")
     count_by("group")
-    return aside(place_groups, gathered, asked.method.precision, shuffle, asked.accuracy.finest, default_executor())
+    # The climb to the mode takes as long as a compiler, which may guess the nodes right.
+    meanwhile = partial(_compile_ahead, asked, stack) if asked.executor is None else None
+    how = asked.method.precision, shuffle, asked.accuracy.finest
+    return aside(place_groups, gathered, *how, default_executor(), meanwhile)
 
 
 def _check_rows(model: Model, data: Any, weights: Any) -> tuple[Model, Any]:
@@ -164,7 +166,9 @@ def _workers(asked: Question, placed: Placed, hired: Hired, stack: ExitStack) ->
     return book, Recorded(hired.executor, book, asked.kept_bytes)
 
 
-def _compile_ahead(asked: Question, placed: Placed, stack: ExitStack) -> None:
+def _compile_ahead(asked: Question, stack: ExitStack, placed: Placed) -> None:
+    if asked.weighted and placed.table.num_rows <= MOST_ROWS:
+        return
     compilers = default_executor()
     stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
     observables = read_quantities(asked.quantities, placed.target, placed.start, placed.table.units)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,13 +64,23 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
 
 
 def place_groups(
-    gathered: Gathered, asked_precision: str | None, shuffle: bool, tolerance: float, executor: Executor | None = None
+    gathered: Gathered,
+    asked_precision: str | None,
+    shuffle: bool,
+    tolerance: float,
+    executor: Executor | None = None,
+    meanwhile: Callable[[Placed], None] | None = None,
 ) -> Placed:
-    """Units on the device, with nodes at the mode of the marginal posterior, as many as the tolerance takes."""
+    """Units on the device, with nodes at the mode of the marginal posterior, as many as the tolerance takes.
+
+    `meanwhile` is begun as soon as units are placed.
+    """
     model, units = gathered.model, gathered.units
     is_closed = "sums" in units
     precision = "float64" if is_closed and asked_precision is None else asked_precision
     placed = place(model, units, precision, shuffle, None, gathered.bound)
+    if meanwhile is not None:
+        meanwhile(placed)
     begin("groups")
     centre = find_marginal_mode(placed.target, placed.table, placed.start, executor)
     assert model.groups is not None
