@@ -31,7 +31,14 @@ import tallbayes as tb
 from tallbayes.estimator.estimates import t_quantile
 
 TOLERANCE = 0.01
-PROBLEMS = ("paper-100-3", "logistic-300-5", "logistic-1000-20", "logistic-10000-20", problems.STEEP)
+PROBLEMS = (
+    "paper-100-3",
+    "logistic-300-5",
+    "logistic-1000-20",
+    "logistic-10000-20",
+    "logistic-100000-20",
+    problems.STEEP,
+)
 SEPARATED, SEPARATED_ROWS, SEPARATED_SCALE = "separated-20-2", 20, 10.0
 COLD = """
 import numpy as np, tallbayes as tb

@@ -39,10 +39,10 @@ from tallbayes.weighing.regression import PlainRegression, plain_regression
 from tallbayes.weighing.replicates import Replicated, replicate_block
 from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
 
-MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**14, 256, 2**21
+MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**17, 256, 2**22
 SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
-# Rows times draws: half a second to a second.
-MOST_ROWS_READ = 1e8
+# Rows times draws: one to two seconds, where a compiler takes three.
+MOST_ROWS_READ = 2e8
 
 
 @dataclass(frozen=True, eq=False)

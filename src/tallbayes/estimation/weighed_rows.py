@@ -20,7 +20,7 @@ from tallbayes.anchor.screening import log_densities
 from tallbayes.estimation.conclusion import regression_of
 from tallbayes.estimation.group_effects import effect_source, factors_of
 from tallbayes.estimation.question import FINE_SHARE, Question, read_changes
-from tallbayes.estimation.small import MOST_NUMBERS, MOST_PARAMETERS, MOST_ROWS, MOST_ROWS_READ
+from tallbayes.estimation.small import MOST_PARAMETERS
 from tallbayes.estimation.weighed import HandedOver, conclude_weighed, finish_weighing
 from tallbayes.estimator.estimands import Estimands, resolve_tolerances
 from tallbayes.estimator.run import Goal
@@ -48,6 +48,8 @@ Block = tuple[Floats, Floats]
 
 # Of groups, whose integrals are compiled programs: as many as take some ten seconds, when a ladder is cheaper.
 MOST_DENSITIES = 1e9
+# Where a compiler is needed whatever is done, a ladder is the faster one sooner.
+MOST_ROWS, MOST_NUMBERS, MOST_ROWS_READ = 2**14, 2**21, 1e8
 # A covariance of more numbers than that is not known by a few hundred draws.
 MOST_ADAPTED = 24
 

@@ -29,7 +29,9 @@ from tallbayes.weighing.weights import Weights
 FIRST_DRAWS, FIRST_REPLICATES, MOST_GROWTH = 512, 256, 4
 # Of the tolerance: what the standard error may take.
 SHARE = 0.8
-LEAST_FREEDOM = 15.0
+# An error is known with so many degrees of freedom; one that is so small a part of the tolerance, stated larger by what
+# is missing, with fewer.
+LEAST_FREEDOM, FEWEST_FREEDOM, SMALL_PART = 15.0, 4.0, 0.5
 QUANTILE = 1.96
 LAPLACE_SHARE = 0.1
 # Of the Gaussian itself, which read no row.
@@ -258,6 +260,8 @@ def assess_weights(weighing: Weighing) -> Assessment:
     variance = unseen_jumps(summary.variance[0], jump, count[0])[None]
     # Few draws know their variance roughly, and heavy ones mostly too low: half a standard error of it is added.
     variance = variance * (1 + 0.5 * np.sqrt((summary.kurtosis - 1) / count[0]))
+    freedom = degrees_of_freedom(variance, summary.kurtosis, count)
+    variance = variance * np.maximum(LEAST_FREEDOM / freedom, 1.0)
     error = np.sqrt(variance[0] / count[0])
     ratio = np.abs(estimands.observed(weights.ratio_bias(drawn.values)))
     bias = estimands.of_observables(ratio, summary.scale) + _lopsided(estimands, delta) * error
@@ -267,7 +271,7 @@ def assess_weights(weighing: Weighing) -> Assessment:
         variance=variance,
         tolerance=weighing.goal(summary),
         standard_error=np.sqrt(error**2 + summary.laplace_error),
-        freedom=degrees_of_freedom(variance, summary.kurtosis, count),
+        freedom=freedom,
         bias_bound=bias,
     )
 
@@ -293,8 +297,8 @@ def _needed(weighing: Weighing, now: Assessment, count: float) -> float:
     if need > count:
         return need
     # Whatever the tolerance, so that the error itself is known.
-    weak = now.freedom < LEAST_FREEDOM
-    if not np.any(weak):
+    is_small = np.hypot(now.standard_error, now.bias_bound) <= SMALL_PART * now.tolerance
+    if np.all(now.freedom >= np.where(is_small, FEWEST_FREEDOM, LEAST_FREEDOM)):
         return count
     return np.inf if count >= MOST_DOUBTED else 2 * count
 
