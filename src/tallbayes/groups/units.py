@@ -21,6 +21,7 @@ from tallbayes.programs.later import jax
 
 # Of memory: padded rows of groups of very different size are mostly padding.
 MOST_BYTES = 2**32
+STEP = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,7 @@ def gather_units(arrays: Any, grouping: Grouping, groups: Groups, space: Space) 
     """Checked rows as units without nodes yet, in the order of the groups."""
     size = groups.size
     counts, codes = grouping.counts, grouping.codes
-    length = _length(int(counts.max()))
+    length = _length(int(counts.max()), bool(groups.reads))
     _require_memory(arrays, len(counts), length)
     order = np.argsort(codes, kind="stable")
     firsts = np.cumsum(counts) - counts
@@ -103,8 +104,10 @@ def no_nodes(count: int, size: int, dimension: int) -> dict[str, Floats]:
     return {"centre": np.zeros((count, size)), "slope": np.zeros((count, size, dimension)), "root": root}
 
 
-def _length(most: int) -> int:
-    """A power of two, or a whole number of parts."""
+def _length(most: int, finely: bool) -> int:
+    """A power of two, or a whole number of parts; for units that take longer by far than a program, more finely."""
+    if finely and STEP < most <= TOGETHER:
+        return -(-most // STEP) * STEP
     if most <= TOGETHER:
         return 1 << max(most - 1, 0).bit_length()
     return -(-most // TOGETHER) * TOGETHER

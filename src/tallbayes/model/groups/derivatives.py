@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tallbayes.programs.later import jax, jnp
 
 
@@ -49,16 +51,18 @@ def derivatives_of(integral: Any, near: Any, unit: Any) -> tuple[Any, Any, Any]:
 
     jacobians = jax.vmap(jax.jacfwd(row_parts))(rows_at, unit["rows"]) * inside[:, None, None]
     bends = jax.vmap(jax.hessian(weighted))(rows_at, unit["rows"]) * inside[:, None, None]
-    # Among (x, f): those of every row, and those that phi has of itself.
-    alike = jnp.broadcast_to(shared, (len(own), g)), jnp.broadcast_to(count + jnp.arange(k), (len(own), k))
-    places = jnp.concatenate([alike[0], own, alike[1]], axis=1)
+    # Among (x, f): what all rows share is added up, and the rest put in its place.
     few = jnp.concatenate([shared, count + jnp.arange(k, dtype=shared.dtype)])
-    jacobian = jnp.zeros((len(sums), count + k), near.dtype).at[:, places].add(jnp.moveaxis(jacobians, 0, 1))
+    alike, apart = np.r_[:g, g + wide : g + wide + k], np.r_[g : g + wide]
+    jacobian = jnp.zeros((len(sums), count + k), near.dtype).at[:, few].set(jnp.sum(jacobians[:, :, alike], axis=0))
+    jacobian = jacobian.at[:, own].add(jnp.moveaxis(jacobians[:, :, apart], 0, 1))
     gradient = (slope_s @ jacobian).at[few].add(slope_y)
     cross = jnp.zeros((count + k, len(sums)), near.dtype).at[few].add(bend_ys) @ jacobian
     hessian = jacobian.T @ bend_ss @ jacobian + cross + cross.T
-    hessian = hessian.at[places[:, :, None], places[:, None, :]].add(bends)
-    hessian = hessian.at[few[:, None], few[None, :]].add(bend_yy)
+    hessian = hessian.at[few[:, None], few[None, :]].add(bend_yy + jnp.sum(bends[:, alike][:, :, alike], axis=0))
+    beside = jnp.zeros((count + k, len(few)), near.dtype).at[own].add(bends[:, apart][:, :, alike])
+    hessian = hessian.at[:, few].add(beside).at[few].add(beside.T)
+    hessian = hessian.at[own[:, :, None], own[:, None, :]].add(bends[:, apart][:, :, apart])
     # f follows x.
     edge = hessian[:count, count:] @ slope
     inner = hessian[:count, :count] + edge + edge.T + slope.T @ hessian[count:, count:] @ slope
