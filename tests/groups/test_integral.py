@@ -16,7 +16,9 @@ from tallbayes.groups.placing import gather
 from tallbayes.groups.units import gather_units, make_grouping
 from tallbayes.model.groups.integral import new_unit
 from tallbayes.model.groups.matrices import cholesky, solve_lower, solve_upper
-from tallbayes.model.groups.mixed import EffectTerm, root_of, with_effects
+from tallbayes.model.groups.mixed import with_effects
+from tallbayes.model.groups.terms import EffectTerm, root_of
+from tallbayes.model.space import make_space
 from tallbayes.setup.preparation import place
 
 GROUPS, EACH = 7, 6
@@ -132,7 +134,7 @@ def test_units_do_not_depend_on_the_order_of_rows() -> None:
             {name: array[index] for name, array in data.items() if name != "g"},
             make_grouping("g", data["g"][index]),
             with_effects(tb.families.logistic(), EffectTerm("g")).groups,
-            4,
+            make_space({"x": np.zeros(4)}, None)[0],
         )
         for index in (np.arange(len(order)), order)
     )

@@ -12,7 +12,8 @@ from mixed_references import truth
 
 import tallbayes as tb
 from tallbayes.groups.placing import gather, place_groups
-from tallbayes.model.groups.mixed import EffectTerm, with_effects
+from tallbayes.model.groups.mixed import with_effects
+from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.watch import watching
 
 TOLERANCE = 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from tallbayes.groups.nodes import find_nodes, with_nodes
 from tallbayes.groups.placing import gather
 from tallbayes.model.families import linear, negative_binomial
 from tallbayes.model.families import poisson as poisson_family
-from tallbayes.model.groups.integral import GroupIntegral
-from tallbayes.model.groups.mixed import EffectTerm, with_effects
+from tallbayes.model.groups.mixed import with_effects
+from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
 from tallbayes.model.noise import Noise
@@ -63,7 +64,8 @@ def case(family: str) -> Case:
     placed = place(model, gathered.units, "float64", False, None, gathered.bound)
     vector = placed.start + 0.3 * np.random.default_rng(1).normal(size=len(placed.start))
     table = placed.table
-    units = with_nodes(table, find_nodes(placed.target, table, vector))
+    # Linear groups have their closed form.
+    units = with_nodes(table, find_nodes(placed.target, table, vector)) if "root" in table.rows else table.rows
     with jax.enable_x64(True):
         theta = jax.tree.map(np.asarray, placed.target.space.theta(vector))
     return Case(family, placed.target, jax.tree.map(np.asarray, units), vector, theta)
@@ -128,7 +130,7 @@ def moments(found: Case, group: int | None, level: int, nodes: int) -> list[np.n
     if group is None or level < 0:
         outcome = outcome._replace(nodes=NEW_NODES)
     own = found.target.integrated.integral
-    integral = None if group is None else GroupIntegral(own.log_likelihood, own.groups, nodes)
+    integral = None if group is None else replace(own, nodes=nodes)
     item = {"rows": {name: each[None] for name, each in {**ROW, "level1": np.int32(level)}.items()}}
     if group is not None:
         item["unit"] = jax.tree.map(lambda leaf: leaf[group], found.units)

@@ -3,8 +3,8 @@
     sum_{start <= i < stop} log p(x_i | theta),   tile by tile in a fixed order
 
 A regression needs two derivatives of its density in eta for each row, and products of its columns; any other model is
-differentiated as it is. Of a regression the same are also known on average over theta ~ N(m, W W^T), where eta is
-Gaussian by row,
+differentiated as it is, and where a row reads but few numbers of theta, in these (`model.groups.reads`). Of a
+regression the same are also known on average over theta ~ N(m, W W^T), where eta is Gaussian by row,
 
     E l, E l', E l''   over eta ~ N(A m, A W W^T A^T),   by quadrature in as many dimensions as eta has
 """
@@ -20,6 +20,7 @@ import numpy as np
 import tallbayes.gaussian.pytrees  # noqa: F401
 from tallbayes.gaussian.quadrature import normal_rule
 from tallbayes.gaussian.whitening import DenseWhitening
+from tallbayes.model.groups.derivatives import derivatives_of
 from tallbayes.model.model import Target
 from tallbayes.programs.later import jax, jitted, jnp
 from tallbayes.rows.table import TILE_ROWS
@@ -28,6 +29,8 @@ from tallbayes.rows.table import TILE_ROWS
 # single one the trapezoidal rule with steps of 1/4, against 1/2.
 HERMITE_NODES = {2: (13, 9), 3: (7, 5)}
 TRAPEZOIDS = (2.0, 1.0)
+# Rows that are differentiated together in what they read.
+NEAR_ROWS = 16
 
 
 class Curvature(Enum):
@@ -61,6 +64,8 @@ def likelihood_sums(
     time, a pass can be made in pieces without another bit.
     """
     add_terms = _add_predictor_terms if target.predictor is not None else _add_general_terms
+    if curvature is Curvature.DENSE and target.integrated is not None and target.integrated.reads is not None:
+        add_terms = _add_near_terms
 
     def tile(index: jax.Array, sums: Any) -> Any:
         first = start + index * TILE_ROWS
@@ -230,6 +235,26 @@ def _add_general_terms(
             hessian = jnp.zeros((), theta.dtype)
     value, slope = jax.value_and_grad(total)(theta)
     return jax.tree.map(jnp.add, sums, (value, slope, hessian))
+
+
+def _add_near_terms(
+    target: Target, rows: Any, weights: jax.Array, theta: jax.Array, curvature: Curvature, sums: Any
+) -> Any:
+    """Derivatives of every row in what it reads, added where that stands."""
+    assert target.integrated is not None
+    integral, reads = target.integrated.integral, target.integrated.reads
+    assert reads is not None
+
+    def each(row: Any) -> Any:
+        return reads.places(row), *derivatives_of(integral, reads.near(theta, row), row)
+
+    places, values, slopes, bends = jax.lax.map(each, rows, batch_size=NEAR_ROWS)
+    value, gradient, hessian = sums
+    return (
+        value + jnp.sum(weights * values),
+        gradient.at[places].add(_times(weights, slopes)),
+        hessian.at[places[:, :, None], places[:, None, :]].add(_times(weights, bends)),
+    )
 
 
 @jitted(static_argnums=0)

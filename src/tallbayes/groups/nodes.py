@@ -3,8 +3,9 @@
     b_hat = argmax_b f(u, b),   f = log p(b | theta) + sum_i l_i(theta, b)
     H = -d^2 f / db^2,   S S^T = H^-1,   B = H^-1 d^2 f / db du,   c = b_hat - B u
 
-so that b_hat + B v is to first order where the mode of b goes as u moves by v. Newton's steps for all groups at once,
-each cut to the best of a few fractions; where f curves upwards its curvature is turned.
+where u is what the unit reads of theta's place, so that b_hat + B v is to first order where the mode of b goes as u
+moves by v. Newton's steps for all groups at once, each cut to the best of a few fractions; where f curves upwards its
+curvature is turned.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def _nodes(static: tuple[Target, int], rows: Any, start: jax.Array, vector: jax.
 def _of_unit(target: Target, vector: jax.Array, unit: Any) -> Nodes:
     assert target.integrated is not None
     assert target.integrated.joint is not None
-    joint = target.integrated.joint.call
+    joint, reads = target.integrated.joint.call, target.integrated.reads
+    if reads is not None:
+        vector = reads.near(vector, unit)
 
     def value(b: jax.Array) -> jax.Array:
         return joint(vector, b, unit)

@@ -48,17 +48,17 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
     grouping = make_grouping(groups.by, column)
     first = jax.tree.map(lambda array: np.asarray(array[0]), arrays)
     initial = model.initial(first) if callable(model.initial) else model.initial
-    dimension = make_space(initial, model.constraints)[0].dimension
+    space, _ = make_space(initial, model.constraints)
     # Whose start values the shape of a row decides is bound to them.
     model = replace(model, initial=initial)
     units = None
     if groups.closed is not None:
         units = groups.closed(groups).units(arrays, grouping.codes, grouping.count)
     if units is None:
-        units = gather_units(arrays, grouping, groups, dimension)
+        units = gather_units(arrays, grouping, groups, space)
     # A climb needs integrals that are smooth in theta, however few nodes are asked for.
     unit = jax.tree.map(lambda array: array[0], units)
-    few = "rows" in units and groups.nodes is not None and groups.nodes < first_nodes(unit)
+    few = "root" in units and groups.nodes is not None and groups.nodes < first_nodes(unit)
     climbed = replace(model, groups=replace(groups, nodes=None)) if few else model
     return Gathered(model, units, grouping, bind_rows(climbed, units))
 
@@ -76,8 +76,8 @@ def place_groups(
     `meanwhile` is begun as soon as units are placed.
     """
     model, units = gathered.model, gathered.units
-    is_closed = "sums" in units
-    precision = "float64" if is_closed and asked_precision is None else asked_precision
+    # Sums cancel in part.
+    precision = "float64" if "sums" in units and asked_precision is None else asked_precision
     placed = place(model, units, precision, shuffle, None, gathered.bound)
     if meanwhile is not None:
         meanwhile(placed)
@@ -85,7 +85,7 @@ def place_groups(
     centre = find_marginal_mode(placed.target, placed.table, placed.start, executor)
     assert model.groups is not None
     found: dict[str, Any] = {"spent": centre.units_read, "modes": centre.modes, "grouping": gathered.grouping}
-    if is_closed:
+    if "root" not in units:
         return replace(placed, start=centre.anchor.mode, **found)
     if model.groups.nodes is None:
         choice = choose_nodes(placed.target, centre.table, centre.anchor, tolerance)
@@ -107,6 +107,8 @@ def place_again(gathered: Gathered, anchor: Anchor, tolerance: float) -> Placed:
     """The same for a posterior that is known, with nodes at its centre."""
     model, units = gathered.model, gathered.units
     placed = place(model, units, "float64", False, None, gathered.bound)
+    if "root" not in units:
+        return replace(placed, grouping=gathered.grouping)
     nodes = find_nodes(placed.target, placed.table, anchor.mode)
     table = replace(placed.table, rows=with_nodes(placed.table, nodes))
     choice = choose_nodes(placed.target, table, anchor, tolerance)

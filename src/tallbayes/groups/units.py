@@ -1,7 +1,8 @@
 """Units: the rows of every group side by side, padded to one length.
 
-A unit is {"rows": a pytree of (length, ...), "count": how many of them are the group's, "group": its number, and the
-"centre", "slope" and "root" of its nodes}. Padding repeats a row of the group and counts for nothing.
+A unit is {"rows": a pytree of (length, ...), "count": how many of them are the group's, "group": its number, the
+"centre", "slope" and "root" of its nodes if it has any, and what it "reads" of u where that is little}. Padding repeats
+a row of the group and counts for nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import numpy as np
 
 from tallbayes.errors import DataError, explain
 from tallbayes.model.groups.integral import TOGETHER, Groups
+from tallbayes.model.groups.reads import Reads, find_reads
+from tallbayes.model.space import Space
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
 
 # Of memory: padded rows of groups of very different size are mostly padding.
 MOST_BYTES = 2**32
+STEP = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +66,11 @@ def make_grouping(by: str, column: Any) -> Grouping:
     return Grouping(by, levels, np.bincount(codes, minlength=len(levels)), codes.astype(np.int32))
 
 
-def gather_units(arrays: Any, grouping: Grouping, groups: Groups, dimension: int) -> dict[str, Any]:
+def gather_units(arrays: Any, grouping: Grouping, groups: Groups, space: Space) -> dict[str, Any]:
     """Checked rows as units without nodes yet, in the order of the groups."""
     size = groups.size
     counts, codes = grouping.counts, grouping.codes
-    length = _length(int(counts.max()))
+    length = _length(int(counts.max()), bool(groups.reads))
     _require_memory(arrays, len(counts), length)
     order = np.argsort(codes, kind="stable")
     firsts = np.cumsum(counts) - counts
@@ -74,8 +78,15 @@ def gather_units(arrays: Any, grouping: Grouping, groups: Groups, dimension: int
     index = np.repeat(order[firsts][:, None], length, axis=1)
     sorted_codes = codes[order]
     index[sorted_codes, np.arange(len(codes)) - firsts[sorted_codes]] = order
-    known = {}
-    if groups.weigh_rows is not None:
+    known: dict[str, Any] = {}
+    dimension = space.dimension
+    if groups.reads:
+        known["reads"], places = find_reads(groups.reads, arrays, codes, len(counts))
+        arrays = {**arrays, **places}
+        dimension = Reads(space, groups.reads).count({"reads": {name: own[0] for name, own in known["reads"].items()}})
+    if groups.closed is None:
+        known |= no_nodes(len(counts), size, dimension)
+    if groups.weigh_rows is not None and groups.closed is None:
         each = groups.weigh_rows(arrays).reshape(len(codes), -1)
         sums = [np.bincount(codes, column, len(counts)) for column in each.T]
         known["information"] = np.stack(sums, axis=-1).reshape(len(counts), size, size)
@@ -83,7 +94,6 @@ def gather_units(arrays: Any, grouping: Grouping, groups: Groups, dimension: int
         "rows": jax.tree.map(lambda array: array[index], arrays),
         "count": counts.astype(np.int32),
         "group": np.arange(len(counts), dtype=np.int32),
-        **no_nodes(len(counts), size, dimension),
         **known,
     }
 
@@ -94,8 +104,10 @@ def no_nodes(count: int, size: int, dimension: int) -> dict[str, Floats]:
     return {"centre": np.zeros((count, size)), "slope": np.zeros((count, size, dimension)), "root": root}
 
 
-def _length(most: int) -> int:
-    """A power of two, or a whole number of parts."""
+def _length(most: int, finely: bool) -> int:
+    """A power of two, or a whole number of parts; for units that take longer by far than a program, more finely."""
+    if finely and STEP < most <= TOGETHER:
+        return -(-most // STEP) * STEP
     if most <= TOGETHER:
         return 1 << max(most - 1, 0).bit_length()
     return -(-most // TOGETHER) * TOGETHER

@@ -10,7 +10,7 @@ p(x | theta) = exp l(eta, row) with a linear predictor eta: then gradient and He
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.groups.integral import GroupIntegral, Groups, first_nodes
+from tallbayes.model.groups.reads import Reads
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space, shaped
@@ -90,12 +91,13 @@ class Model:
 @dataclass(frozen=True)
 class Integrated:
     """What is integrated out of a target whose rows are groups: log p(b, rows of the group | u) of q numbers b, at so
-    many nodes a direction; or in closed form, by no node at all."""
+    many nodes a direction; or in closed form, by no node at all. With `reads` it is of what a unit reads of u."""
 
     joint: Function | None
     size: int
     nodes: int
     integral: Any = field(compare=False, repr=False)
+    reads: Reads | None = None
 
 
 @dataclass(frozen=True)
@@ -131,10 +133,10 @@ class Target:
         """Densities that one row takes: of a group, one for each of its rows at each of its nodes."""
         if self.integrated is None:
             return 1
-        if self.integrated.joint is None:
+        if "sums" in rows:
             return 1
         length = jax.tree.leaves(rows["rows"])[0].shape[1]
-        return int(length * self.integrated.nodes**self.integrated.size)
+        return int(length * max(self.integrated.nodes, 1) ** self.integrated.size)
 
     @property
     def reports_itself(self) -> bool:
@@ -184,7 +186,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
     def prior(vector: Any) -> Any:
         return model.log_prior(space.theta(vector)) + space.log_jacobian(vector)
 
-    integral = None if model.groups is None else integral_of(model, row)
+    integral = None if model.groups is None else integral_of(model, row, space)
 
     def likelihood(vector: Any, row: Any) -> Any:
         theta = space.theta(vector)
@@ -217,24 +219,27 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
     return target, start
 
 
-def integral_of(model: Model, unit: Any) -> Any:
+def integral_of(model: Model, unit: Any, space: Space) -> Any:
     """What a model of groups makes of one of them."""
-    assert model.groups is not None
-    if "sums" in unit:
-        assert model.groups.closed is not None
-        return model.groups.closed(model.groups)
-    return GroupIntegral(model.log_likelihood, model.groups, model.groups.nodes or first_nodes(unit))
+    groups = model.groups
+    assert groups is not None
+    reads = Reads(space, groups.reads) if "reads" in unit else None
+    if groups.closed is not None:
+        return replace(groups.closed(groups), reads=reads)
+    return GroupIntegral(model.log_likelihood, groups, groups.nodes or first_nodes(unit), reads)
 
 
 def _integrated(integral: Any, space: Space, start: np.ndarray, unit: Any) -> Integrated:
+    reads = integral.reads
     if not isinstance(integral, GroupIntegral):
-        return Integrated(None, integral.size, 0, integral)
+        return Integrated(None, integral.size, 0, integral, reads)
 
-    def joint(vector: Any, effect: Any, unit: Any) -> Any:
-        return integral.joint(space.theta(vector), effect, unit)
+    def joint(near: Any, effect: Any, unit: Any) -> Any:
+        theta = space.theta(near) if reads is None else reads.theta(near, unit)
+        return integral.joint(theta, effect, unit)
 
-    size = integral.groups.size
-    return Integrated(identify(joint, start, np.zeros(size), unit), size, integral.nodes, integral)
+    size, near = integral.groups.size, start if reads is None else np.zeros(reads.count(unit))
+    return Integrated(identify(joint, near, np.zeros(size), unit), size, integral.nodes, integral, reads)
 
 
 def _report(model: Model, space: Space, start: np.ndarray) -> tuple[Function | None, Structure, tuple[int, ...] | None]:

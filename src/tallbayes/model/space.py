@@ -1,10 +1,13 @@
 """Spaces: a flat vector u in R^d seen as the pytree theta its owner wrote, constraints and all.
 
 theta = c(u) leaf by leaf,   log |d theta / d u| = the sum over leaves
+
+Effects by level are made of their own part of u and of the scales in theta (`groups.terms.Stretched`): they come last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,6 +16,7 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.constraints import Constraint, Real
+from tallbayes.model.groups.terms import Stretched
 from tallbayes.programs.later import jax, jnp
 
 
@@ -22,7 +26,7 @@ class Space:
 
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
-    constraints: tuple[Constraint, ...]
+    constraints: tuple[Constraint | Stretched, ...]
 
     @property
     def dimension(self) -> int:
@@ -54,16 +58,28 @@ class Space:
             for index in np.ndindex(shape)
         ]
 
-    def theta(self, vector: jax.Array | np.ndarray) -> Any:
-        """The pytree."""
+    def theta(self, vector: jax.Array | np.ndarray, levels: Mapping[str, Any] | None = None) -> Any:
+        """The pytree; where effects are those of some levels alone, `levels` are these by name."""
         pairs = zip(self.constraints, self._parts(vector), strict=True)
-        leaves = [part if isinstance(each, Real) else each.constrain(part) for each, part in pairs]
-        return jax.tree.unflatten(self.treedef, leaves)
+        leaves = [part if isinstance(each, Real | Stretched) else each.constrain(part) for each, part in pairs]
+        theta = jax.tree.unflatten(self.treedef, leaves)
+        for each in self._stretched:
+            own = None if levels is None else levels[each.name]
+            theta = {**theta, each.name: each.constrain(theta[each.name], theta, own)}
+        return theta
 
     def log_jacobian(self, vector: jax.Array) -> Any:
         """log |d theta / d u|."""
         pairs = zip(self.constraints, self._parts(vector), strict=True)
-        return sum(each.log_jacobian(part) for each, part in pairs if not isinstance(each, Real))
+        by_leaf = [each.log_jacobian(part) for each, part in pairs if not isinstance(each, Real | Stretched)]
+        if not self._stretched:
+            return sum(by_leaf)
+        theta = self.theta(vector)
+        return sum(by_leaf) + sum(each.log_jacobian(theta) for each in self._stretched)
+
+    @property
+    def _stretched(self) -> list[Stretched]:
+        return [each for each in self.constraints if isinstance(each, Stretched)]
 
     def _parts(self, vector: jax.Array | np.ndarray) -> list[Any]:
         parts, offset = [], 0
@@ -94,7 +110,7 @@ def make_space(initial: Any, constraints: Any) -> tuple[Space, np.ndarray]:
     return Space(treedef, shapes, tuple(by_leaf)), np.concatenate(free).astype(np.float64)
 
 
-def _spread(constraint: Any, tree: Any, name: str) -> list[Constraint]:
+def _spread(constraint: Any, tree: Any, name: str) -> list[Any]:
     """A constraint for every leaf below: None is none, one holds for all below it, a dict may leave out keys."""
     if constraint is None or hasattr(constraint, "log_jacobian"):
         return [constraint or Real()] * len(jax.tree.leaves(tree))

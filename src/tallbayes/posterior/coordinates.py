@@ -20,6 +20,8 @@ from tallbayes.model.constraints import correlation, half_normal
 from tallbayes.moments import Floats
 from tallbayes.structure import Structure
 
+# Effects by level, which hang on their scales too (`model.groups.terms`).
+STRETCHED = "stretched"
 ELEMENTWISE = ("real", "positive", "interval", "half_normal", "correlation")
 
 

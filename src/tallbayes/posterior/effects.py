@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tallbayes.model.groups.integral import GroupIntegral
-from tallbayes.model.groups.mixed import EffectTerm, root_of
+from tallbayes.model.groups.terms import EffectTerm, root_of
 from tallbayes.model.model import Target
 from tallbayes.model.space import Space
 from tallbayes.moments import Floats
@@ -164,8 +164,8 @@ class OfContrast(NamedTuple):
     """Of a difference D, given theta: mean, second to fourth central moments, P(D > 0), and the size of the last terms
     of that.
 
-    {"units": groups that are known (j, ...), "weights": (j, s) of what is shown of each, "line": of u, and "new{t}":
-    (k, q) of the effects of new levels of a mixed model's term t}
+    {"units": groups that are known (j, ...), "weights": (j, s) of what is shown of each, "line": of u, and of a mixed
+    model's term t "known{t}": levels whose effects are parameters, with weights, and "new{t}": (k, q) of new levels}
     """
 
     space: Space
@@ -177,6 +177,9 @@ class OfContrast(NamedTuple):
         mean, variance = item["line"] @ vector, jnp.zeros((), vector.dtype)
         third, fourth = jnp.zeros_like(variance), jnp.zeros_like(variance)
         for place, term in enumerate(self.terms):
+            if f"known{place}" in item:
+                known = item[f"known{place}"]
+                mean = mean + jnp.sum(known["weights"] * jnp.take(theta[f"effects{place}"], known["level"], axis=0))
             if f"new{place}" in item:
                 variance = variance + jnp.sum((item[f"new{place}"] @ root_of(term, theta, place)) ** 2)
         if "units" in item:

@@ -27,7 +27,7 @@ import numpy as np
 from tallbayes.groups.nodes import find_nodes
 from tallbayes.groups.units import no_nodes
 from tallbayes.model.groups.integral import GroupIntegral
-from tallbayes.model.groups.mixed import EffectTerm, root_of
+from tallbayes.model.groups.terms import EffectTerm, root_of
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Target
 from tallbayes.model.noise import Noise

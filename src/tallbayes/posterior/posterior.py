@@ -102,9 +102,10 @@ class Posterior:
         return combine(name, integrand.structure, samples, self.rungs.along(None), level.mean, variance, **rest)
 
     def quantile(
-        self, p: float | Sequence[float], what: What = None, name: str = "quantile", first: int | None = None
+        self, p: float | Sequence[float], what: What = None, name: str = "quantile", first: int | range | None = None
     ) -> Estimate:
-        """Of every parameter (or of the `first` few, flat), or of `what`; for several p a list of as many.
+        """Of every parameter (or of the `first` few, or of those at some places, flat), or of `what`; for several p a
+        list of as many.
 
         Its errors are those of the probability, divided by the density there.
         """
@@ -113,9 +114,8 @@ class Posterior:
             raise InputError(explain("probabilities strictly between 0 and 1", repr(p), "0.975, or [0.025, 0.975]"))
         parts: list[Estimate] = []
         structure = self.parameters.structure
-        pieces = (
-            [None] if what is not None else _pieces(structure.size if first is None else min(first, structure.size))
-        )
+        places = first if isinstance(first, range) else range(structure.size)[:first]
+        pieces = [None] if what is not None else _pieces(places)
         for piece in pieces:
             whole, lines = self._lines(what, name, piece)
             functions = [function for line, function in lines if line is None]
@@ -368,9 +368,9 @@ class Posterior:
         return self.probed.least(*((each[..., None] <= edges).mean(axis=1) for each in values))
 
 
-def _pieces(count: int) -> list[range | None]:
+def _pieces(places: range) -> list[range | None]:
     """So many lines at a time: each has a direction as long as theta."""
-    return [range(start, min(start + MOST_LINES, count)) for start in range(0, count, MOST_LINES)]
+    return [places[start : start + MOST_LINES] for start in range(0, len(places), MOST_LINES)]
 
 
 def _along(points: Floats, direction: Floats) -> Floats:

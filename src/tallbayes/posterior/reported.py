@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.model import constraints
-from tallbayes.model.groups.mixed import EffectTerm, scales_and_correlations
+from tallbayes.model.groups.terms import EffectTerm, Stretched, scales_and_correlations
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
-from tallbayes.posterior.coordinates import Entries, Part, Reading, ScaleCurve
+from tallbayes.posterior.coordinates import STRETCHED, Entries, Part, Reading, ScaleCurve
 from tallbayes.structure import Structure
 
 FEW_COLUMNS = 512
@@ -42,9 +42,13 @@ class StoredReader:
         pieces, start = [], 0
         for part in self.parts:
             free = vector[start : start + part.size].reshape(part.shape)
-            pieces.append(jnp.ravel(_constraint(part).constrain(free)))
+            pieces.append(jnp.ravel(free if part.kind == STRETCHED else _constraint(part).constrain(free)))
             start += part.size
-        flat = jnp.concatenate(pieces)
+        flat, start = jnp.concatenate(pieces), 0
+        for part in self.parts:
+            if part.kind == STRETCHED:
+                flat = jax.lax.dynamic_update_slice_in_dim(flat, _stretched(part, flat, start), start, 0)
+            start += part.theta_size
         if units is not None:
             terms = units["value"].astype(flat.dtype) * flat[units["column"]]
             theta = flat
@@ -70,7 +74,7 @@ def reader_of(reading: Reading) -> tuple[StoredReader, Any]:
 def reading_of(target: Target, units: Any) -> Reading | None:
     """The same as plain numbers; None where a constraint is its owner's own, or the report is not affine in theta."""
     parts = tuple(
-        _part(constraint, shape)
+        _stretched_part(target, constraint, shape) if isinstance(constraint, Stretched) else _part(constraint, shape)
         for constraint, shape in zip(target.space.constraints, target.space.shapes, strict=True)
     )
     if any(part is None for part in parts):
@@ -102,9 +106,7 @@ def _curves_of(target: Target, units: Any) -> tuple[ScaleCurve, ...]:
     """Of a mixed model by a formula, the scales and correlations of effects that are correlated."""
     if target.integrated is None or not isinstance(units, dict) or "effects" not in units:
         return ()
-    theta = jax.eval_shape(target.space.theta, np.zeros(target.dimension))
-    sizes = {str(path[0].key): np.size(leaf) for path, leaf in jax.tree.leaves_with_path(theta)}
-    first = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    sizes, first = _columns(target)
     matrices = [np.asarray(each, np.float64) for each in units["effects"]]
     counts = [len(m) + sizes.get(f"correlations{t}", 0) for t, m in enumerate(matrices)]
     assert target.structure is not None
@@ -115,6 +117,36 @@ def _curves_of(target: Target, units: Any) -> tuple[ScaleCurve, ...]:
             found.append(ScaleCurve(row, first[f"scales{t}"], first[f"correlations{t}"], matrix))
         row += count
     return tuple(found)
+
+
+def _columns(target: Target) -> tuple[dict[str, int], dict[str, int]]:
+    """By name, how many numbers of theta there are, and at which place the first of them is."""
+    theta = jax.eval_shape(target.space.theta, np.zeros(target.dimension))
+    sizes = {str(path[0].key): np.size(leaf) for path, leaf in jax.tree.leaves_with_path(theta)}
+    return sizes, dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+
+
+def _stretched_part(target: Target, effects: Stretched, shape: tuple[int, ...]) -> Part:
+    """Effects by level: the places of their scales, correlations and noise in theta, -1 for none, then C."""
+    term, first = effects.term, _columns(target)[1]
+    wanted = f"scales{effects.place}", f"correlations{effects.place}", term.noise
+    places = [float(first.get(name, -1)) if name is not None else -1.0 for name in wanted]
+    return Part(STRETCHED, (*places, *term.information), shape)
+
+
+def _stretched(part: Part, theta: jax.Array, start: int) -> jax.Array:
+    """Effects as they are reported, of a flat theta that has their place in R^d from `start` on."""
+    scales, correlations, noise = (int(each) for each in part.numbers[:3])
+    levels, size = part.shape
+    own = {"scales0": theta[scales : scales + size]}
+    if correlations >= 0:
+        own["correlations0"] = theta[correlations : correlations + size * (size - 1) // 2]
+    if noise >= 0:
+        own["noise"] = theta[noise]
+    name = "noise" if noise >= 0 else None
+    term = EffectTerm("", size, correlations >= 0, levels=levels, information=part.numbers[3:], noise=name)
+    free = theta[start : start + part.size].reshape(part.shape)
+    return jnp.ravel(Stretched(term, 0).constrain(free, own))
 
 
 def _curved(places: tuple[int, int, int], theta: jax.Array, matrix: Any) -> jax.Array:

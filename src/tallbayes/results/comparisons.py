@@ -21,7 +21,8 @@ from tallbayes.results.coefficients import Number, are_ratios, coefficients, is_
 from tallbayes.results.groups.effects import has_groups
 from tallbayes.results.result import Result, kept_posterior
 
-Line = tuple[str, str, ReportedLine, str | None]
+# What is compared, and a line; or weights of parameters by name, where their sum is none.
+Line = tuple[str, str, ReportedLine | dict[str, float], str | None]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def compare(result: Result, *things: Any, probability: float = 0.95) -> Comparis
     if isinstance(found, Comparison):
         return found
     a, b, line, kind = found
+    if isinstance(line, dict):
+        return _of_sum(result, a, b, line, kind, probability)
     if not np.any(line.direction):
         raise InputError(explain("two things that differ", f"{a} and {b}", "two categories, rows or parameters"))
     tail = (1 - probability) / 2
@@ -112,12 +115,15 @@ def _with_groups(result: Result, things: tuple[Any, ...], probability: float) ->
         effect = rest[0] if rest else None
         if groups.is_group(result, column):
             return Comparison(**vars(groups.compare_groups(result, column, a, b, effect, probability)), kind=kind)
-        return _line(result, groups.explicit_names(result, column, a, b, effect) or things)
+        names = groups.explicit_names(result, column, a, b, effect)
+        if names is None:
+            return _line(result, things)
+        return *names, _sum(result, {names[0]: 1.0, names[1]: -1.0} if names[0] != names[1] else {}), kind
     if len(things) == 2 and all(isinstance(each, Mapping) for each in things) and result.encoding is not None:
         found = groups.compare_rows(result, *things, probability)
         if isinstance(found, groups.GroupContrast):
             return Comparison(**vars(found), kind=kind)
-        return "the first row", "the second row", ReportedLine(found, 0.0), kind
+        return "the first row", "the second row", _sum(result, found), kind
     return _line(result, things)
 
 
@@ -133,6 +139,31 @@ def _line(result: Result, things: tuple[Any, ...]) -> Line:
     weights = kept_posterior(result).weights({a: 1.0}) - kept_posterior(result).weights({b: 1.0})
     both = is_ratio(a, result) and is_ratio(b, result)
     return a, b, _straight(result, weights), ratio_name(result) if both else None
+
+
+def _sum(result: Result, weights: dict[str, float]) -> ReportedLine | dict[str, float]:
+    """A sum of parameters as a line, or as it is where it is none."""
+    posterior = kept_posterior(result)
+    line = None if posterior.reading is None else posterior.reading.combination(posterior.weights(weights))
+    return weights if line is None else line
+
+
+def _of_sum(
+    result: Result, a: str, b: str, weights: dict[str, float], kind: str | None, probability: float
+) -> Comparison:
+    """Of a sum of parameters that is no line, by draws."""
+    posterior, tail = kept_posterior(result), (1 - probability) / 2
+
+    def total(theta: Any) -> Any:
+        return sum(weight * theta[name] for name, weight in weights.items())
+
+    mean = Number.of(posterior.expectation(total, "mean"), 0)
+    square = Number.of(posterior.expectation(lambda theta: (total(theta) - mean.value) ** 2, "square"), 0)
+    sd = float(np.sqrt(max(square.value, np.finfo(float).tiny)))
+    ends = posterior.quantile([tail, 0.5, 1 - tail], weights)
+    lower, median, upper = (Number.of(ends, place) for place in range(3))
+    chance = Number.of(posterior.probability(weights, above=0.0), 0)
+    return Comparison(a, b, mean, Number(sd, square.error / (2 * sd)), median, lower, upper, chance, kind)
 
 
 def _straight(result: Result, weights: Floats) -> ReportedLine:

@@ -25,7 +25,8 @@ from tallbayes.doors.numpyro.entries import NotApartError, reaches
 from tallbayes.doors.numpyro.forms import OWN, SHOWN, VALUE, PlateForm, RowForm
 from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site
 from tallbayes.errors import ModelError
-from tallbayes.model.groups.integral import MOST_EFFECTS, Groups
+from tallbayes.model.groups.integral import Groups
+from tallbayes.model.groups.terms import MOST_EFFECTS
 from tallbayes.model.model import Model
 from tallbayes.programs.identity import identify
 

@@ -141,8 +141,7 @@ def _ends(posterior: Posterior, places: range, mean: Floats, sd: Floats) -> tupl
             )
             return values[0], values[1], errors.max(axis=0)
     if len(places) <= MOST_CURVED:
-        names = [posterior.labels[place] for place in places]
-        both = posterior.quantile(tails.tolist(), lambda theta: [theta[name] for name in names])
+        both = posterior.quantile(tails.tolist(), first=places)
         values, errors = both.flat_value.reshape(2, -1), both.flat_error.reshape(2, -1)
         return values[0], values[1], errors.max(axis=0)
     from scipy.stats import norm

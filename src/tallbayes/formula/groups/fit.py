@@ -20,7 +20,9 @@ from tallbayes.estimation.estimate import estimate
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.groups.factors import Factors, crossed_factor, spread_of, with_factors
-from tallbayes.model.groups.mixed import EffectTerm, root_of, scales_and_correlations, with_effects
+from tallbayes.model.groups.integral import WEIGHT
+from tallbayes.model.groups.mixed import with_effects, with_information
+from tallbayes.model.groups.terms import EffectTerm, root_of, scales_and_correlations
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jnp
 from tallbayes.results.result import Result
@@ -59,6 +61,11 @@ def mixed_model(design: Design, fixed: Model, scales: Any = 1.0) -> tuple[Model,
     groups = _by_size(design)
     _require_few(groups[1:])
     terms = tuple(_term(each, scales, place > 0) for place, each in enumerate(groups))
+    rows = _rows(design.rows, groups, terms)
+    weights = rows[design.weights] if isinstance(design.weights, str) else design.weights
+    known = rows if weights is None else {**rows, WEIGHT: weights}
+    others = (with_information(fixed, each, place, known) for place, each in enumerate(terms[1:], 1))
+    terms = (terms[0], *others)
     scale = design.encoding.response_scale
     model = with_effects(fixed, *terms, names=groups[0].names)
     model = _in_own_units(model, fixed, groups, terms, scale)
@@ -66,7 +73,7 @@ def mixed_model(design: Design, fixed: Model, scales: Any = 1.0) -> tuple[Model,
     assert model.groups is not None
     levels = tuple(groups[0].levels.names)
     model = replace(model, groups=replace(model.groups, shown=shown, levels=levels))
-    return model, _rows(design.rows, groups, terms)
+    return model, rows
 
 
 def _factors(question: GroupQuestion, response: Any) -> Factors:

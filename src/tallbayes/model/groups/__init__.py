@@ -1,7 +1,10 @@
 """Groups in a model: effects that every group of rows has of its own.
 
-matrices   of up to three rows, written out
-integral   Groups, as its owner writes them; the integral over an effect at nodes that are fixed
-linear     the same in closed form, for normal noise
-mixed      families with effects by group, their scales and correlations
+matrices     of up to three rows, written out
+terms        a factor's scales and correlations, and the coordinates of effects that are parameters
+reads        the few numbers of u that a unit reads
+integral     Groups, as its owner writes them; the integral over an effect at nodes that are fixed
+linear       the same in closed form, for normal noise
+derivatives  of a unit, in what it reads
+mixed        families with effects by group
 """

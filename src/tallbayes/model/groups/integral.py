@@ -28,9 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
+from tallbayes.model.groups.reads import Columns, Reads
+from tallbayes.model.groups.terms import MOST_EFFECTS
 from tallbayes.programs.later import jax, jnp
 
-MOST_EFFECTS, MOST_NODES = 3, 63
+MOST_NODES = 63
 # Nodes a direction to begin with, for groups of up to so many rows: the more there are, the nearer to a Gaussian.
 FIRST_NODES = {64: 7, 512: 5, np.inf: 3}
 # Rows of a group that are read together: more would fill the memory where hundreds of groups are.
@@ -68,6 +70,8 @@ class Groups:
     # Of a family: what a unit needs to know of its rows for T, by row; and T itself, lower triangular.
     weigh_rows: Callable[[Any], Any] | None = field(default=None, repr=False)
     stretch: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
+    # Of a family: effects in theta of which a row reads that of its own level.
+    reads: Columns = ()
 
     def __post_init__(self) -> None:
         shape = np.shape(self.effect)
@@ -100,11 +104,15 @@ class EffectMoments(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupIntegral:
-    """log p_g of a unit, with K nodes a direction, and what is known of its effect given theta."""
+    """log p_g of a unit, with K nodes a direction, and what is known of its effect given theta.
+
+    Where units read few numbers of u, `reads` says which: then their nodes follow these alone.
+    """
 
     log_likelihood: Callable[[Any, Any, Any], Any]
     groups: Groups
     nodes: int
+    reads: Reads | None = None
 
     def joint(self, theta: Any, free: Any, unit: Any) -> Any:
         """log p(b | theta) + sum_i l_i(theta, b) + log |T|, b = T v, of v as q numbers."""
@@ -137,6 +145,33 @@ class GroupIntegral:
         """log p_g."""
         return jax.nn.logsumexp(self._terms(theta, vector, unit)[1])
 
+    def within(self, near: Any, unit: Any) -> Any:
+        """log p_g, of the numbers that the unit reads."""
+        assert self.reads is not None
+        return jax.nn.logsumexp(self._near_terms(self.reads.theta(near, unit), near, unit)[1])
+
+    def row_parts(self, theta: Any, free: Any, row: Any, unit: Any) -> Any:
+        """l_i at the nodes about `free`, (k,)."""
+        effects = jax.vmap(lambda each: self.stretched(theta, each, unit)[0])(self._about(free, unit))
+        return jax.vmap(lambda b: _term(self.log_likelihood, theta, self.groups.vector(b), row))(effects)
+
+    def whole(self, theta: Any, free: Any, sums: Any, unit: Any) -> Any:
+        """log p_g, of the sums of these parts over rows."""
+        rule = normal_nodes(self.nodes, self.groups.size)
+
+        def rest(each: Any) -> Any:
+            b, size = self.stretched(theta, each, unit)
+            return self.groups.log_density(theta, self.groups.vector(b)) + size
+
+        values = jax.vmap(rest)(self._about(free, unit)) + sums
+        size = jnp.sum(jnp.log(jnp.diagonal(unit["root"])))
+        return jax.nn.logsumexp(jnp.asarray(rule.log_weights, free.dtype) + size + values)
+
+    def _about(self, free: Any, unit: Any) -> Any:
+        """Nodes (k, q) about a centre."""
+        points = normal_nodes(self.nodes, self.groups.size).points
+        return free + jnp.asarray(points, free.dtype) @ unit["root"].T
+
     def law(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
         """Of the effect given theta and the group's rows: nodes (k, q), and the share that each of them has."""
         points, terms = self._terms(theta, vector, unit)
@@ -161,10 +196,15 @@ class GroupIntegral:
 
     def _terms(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
         """Effects at the nodes (k, q), and the logarithm of what each adds."""
+        if self.reads is None:
+            return self._near_terms(theta, vector, unit)
+        near = self.reads.near(vector, unit)
+        return self._near_terms(self.reads.theta(near, unit), near, unit)
+
+    def _near_terms(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
         rule = normal_nodes(self.nodes, self.groups.size)
         dtype = vector.dtype
-        centre = unit["centre"] + unit["slope"] @ vector
-        points = centre + jnp.asarray(rule.points, dtype) @ unit["root"].T
+        points = self._about(unit["centre"] + unit["slope"] @ vector, unit)
         size = jnp.sum(jnp.log(jnp.diagonal(unit["root"])))
         values = jax.vmap(lambda free: self.joint(theta, free, unit))(points)
         effects = jax.vmap(lambda free: self.stretched(theta, free, unit)[0])(points)

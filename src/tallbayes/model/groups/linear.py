@@ -5,19 +5,21 @@
     A = I + L^T Z^T Z L / sigma^2,   h = L^T Z^T e / sigma^2,   a | theta ~ N(A^-1 h, A^-1)
 
 e.e, Z^T e and Z^T Z are linear and quadratic in beta with coefficients that are products of the columns of (X, Z, y),
-summed over the rows of the group: no path reads a row. They cancel in part, so paths are float64.
+summed over the rows of the group: no path reads a row. They cancel in part, so paths are float64. Where other factors
+have effects, crossed or nested, e hangs on the levels of a row: then e.e and Z^T e are summed over the unit's own rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tallbayes.model.groups.integral import WEIGHT, EffectMoments, Groups, normal_nodes
 from tallbayes.model.groups.matrices import cholesky, solve_lower, solve_upper
+from tallbayes.model.groups.reads import Reads
 from tallbayes.model.linear import Layout
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax, jnp
@@ -25,6 +27,29 @@ from tallbayes.programs.later import jax, jnp
 # Of sums, for all groups together; and of columns.
 MOST_NUMBERS, MOST_COLUMNS = 2**26, 32
 EXPECTATION_NODES = 15
+
+
+class Conditional(NamedTuple):
+    """Of a group given theta: the root of A, h, e.e, sigma, and how many rows there are."""
+
+    root: Any
+    pull: Any
+    square: Any
+    sigma: Any
+    count: Any
+
+
+def _log_integral(given: Conditional) -> Any:
+    root, pull, square, sigma, count = given
+    inner = solve_lower(root, pull)
+    size = jnp.sum(jnp.log(jnp.diagonal(root)))
+    return -count * jnp.log(sigma) - square / (2 * sigma**2) + inner @ inner / 2 - size
+
+
+def _inside(rows: Any, unit: Any) -> Any:
+    """1 of the unit's rows, and 0 of padding."""
+    z = rows["z0"]
+    return (jnp.arange(z.shape[0], dtype=jnp.int32) < unit["count"]).astype(z.dtype)
 
 
 @dataclass(frozen=True)
@@ -37,10 +62,16 @@ class LinearIntegral:
     noise: float | None
     groups: Groups
     size: int
+    # eta but for the group's own effect, of a row; and whether other factors are part of it.
+    predictor: Callable[[Any, Any], Any]
+    is_crossed: bool = False
     nodes: int = EXPECTATION_NODES
+    reads: Reads | None = None
 
     def units(self, arrays: Any, codes: np.ndarray, count: int) -> dict[str, Any] | None:
-        """Sums by group; None where there would be too many of them."""
+        """Sums by group; None where there would be too many of them, or rows have effects of other factors."""
+        if self.is_crossed:
+            return None
         width = self.layout.width(arrays)
         columns = width + self.layout.intercept + self.size + 1
         if width > MOST_COLUMNS or count * columns**2 > MOST_NUMBERS:
@@ -59,14 +90,16 @@ class LinearIntegral:
 
     def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
         """log p_g."""
-        root, pull, square, sigma = self._given(theta, unit)
-        inner = solve_lower(root, pull)
-        size = jnp.sum(jnp.log(jnp.diagonal(root)))
-        return -unit["count"] * jnp.log(sigma) - square / (2 * sigma**2) + inner @ inner / 2 - size
+        return _log_integral(self._given(theta, vector, unit))
+
+    def within(self, near: Any, unit: Any) -> Any:
+        """log p_g, of the numbers that the unit reads."""
+        assert self.reads is not None
+        return _log_integral(self._from_rows(self.reads.theta(near, unit), unit))
 
     def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
         """Of the effect as it is shown, which is linear in a: normal, given theta."""
-        root, pull, _, _ = self._given(theta, unit)
+        root, pull, *_ = self._given(theta, vector, unit)
         mean = solve_upper(root, solve_lower(root, pull))
         half = solve_lower(root, jnp.eye(self.size, dtype=pull.dtype))
         shown = jax.vmap(lambda a: self.shown(theta, a))(half)
@@ -75,7 +108,7 @@ class LinearIntegral:
 
     def law(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
         """Of the effect given theta, which is normal: nodes (k, q), and the share that each of them has."""
-        root, pull, _, _ = self._given(theta, unit)
+        root, pull, *_ = self._given(theta, vector, unit)
         rule = normal_nodes(self.nodes, self.size)
         points = jnp.asarray(rule.points, pull.dtype)
         share = jax.nn.softmax(jnp.asarray(rule.log_weights, pull.dtype) - jnp.sum(points**2, axis=1) / 2)
@@ -92,8 +125,40 @@ class LinearIntegral:
         a = self.groups.vector(effect)
         return jnp.ravel(a if self.groups.shown is None else jnp.asarray(self.groups.shown(theta, a)))
 
-    def _given(self, theta: Any, unit: Any) -> tuple[Any, Any, Any, Any]:
-        """The root of A, h, e.e and sigma."""
+    def _given(self, theta: Any, vector: Any, unit: Any) -> Conditional:
+        if "sums" in unit:
+            return self._from_sums(theta, unit)
+        return self._from_rows(
+            theta if self.reads is None else self.reads.theta(self.reads.near(vector, unit), unit), unit
+        )
+
+    def _from_rows(self, theta: Any, unit: Any) -> Conditional:
+        rows = unit["rows"]
+        parts = jax.vmap(lambda row: self.row_parts(theta, None, row, unit))(rows)
+        return self._of_sums(theta, _inside(rows, unit) @ parts, unit)
+
+    def row_parts(self, theta: Any, free: Any, row: Any, unit: Any) -> Any:
+        """w e^2 and w e z of a row; there are no nodes, and nothing is `free`."""
+        e = row["y"] - self.predictor(theta, row)
+        e = e - row["offset"] if "offset" in row else e
+        weighted = row[WEIGHT] * e if WEIGHT in row else e
+        return jnp.concatenate([(weighted * e)[None], weighted * row["z0"]])
+
+    def whole(self, theta: Any, free: Any, sums: Any, unit: Any) -> Any:
+        """log p_g, of the sums of these parts over rows."""
+        return _log_integral(self._of_sums(theta, sums, unit))
+
+    def _of_sums(self, theta: Any, sums: Any, unit: Any) -> Conditional:
+        rows, z = unit["rows"], unit["rows"]["z0"]
+        inside = _inside(rows, unit)
+        weights = inside * rows[WEIGHT] if WEIGHT in rows else inside
+        sigma = jnp.asarray(self.noise if self.extra is None else theta[self.extra], z.dtype)
+        spread = self.root(theta)
+        inner = spread.T @ ((weights[:, None] * z).T @ z) @ spread / sigma**2
+        root = cholesky(jnp.eye(self.size, dtype=z.dtype) + inner)
+        return Conditional(root, spread.T @ sums[1:] / sigma**2, sums[0], sigma, jnp.sum(weights))
+
+    def _from_sums(self, theta: Any, unit: Any) -> Conditional:
         sums, q = unit["sums"], self.size
         sigma = jnp.asarray(self.noise if self.extra is None else theta[self.extra], sums.dtype)
         beta = theta["coefficients"]
@@ -103,7 +168,9 @@ class LinearIntegral:
         spread = self.root(theta)
         inner = spread.T @ sums[first : first + q, first : first + q] @ spread / sigma**2
         root = cholesky(jnp.eye(q, dtype=sums.dtype) + inner)
-        return root, spread.T @ products[first : first + q] / sigma**2, along @ products, sigma
+        return Conditional(
+            root, spread.T @ products[first : first + q] / sigma**2, along @ products, sigma, unit["count"]
+        )
 
 
 def _columns(layout: Layout, arrays: Any) -> list[Floats]:

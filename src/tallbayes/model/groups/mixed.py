@@ -4,16 +4,16 @@
 
 Of the terms t the first is integrated out: its groups are rows (`integral`), and its effect is a = L^-1 b, standard
 normal, with L L^T = D, so that nothing happens to it as a scale goes to nothing. The effects of the others, crossed or
-nested, are parameters like any other, with b itself for a parameter.
+nested, are parameters like any other.
 
 Scales are half-normal a priori; R is LKJ, of shape eta: with partial correlations r_jk, in columns k < j,
 
     p(r_jk) ~ (1 - r_jk^2)^(eta + (q - 2 - k) / 2 - 1)      each by itself
-    L_jk = r_jk prod_{m<k} sqrt(1 - r_jm^2),   L_jj = prod_{m<j} sqrt(1 - r_jm^2)     times the scale of row j
 
 Nodes are those of v, a = K^-T v with K K^T = I + L^T C L, C the sum of w z z^T over a group's rows and w about what a
-row says of eta: a given theta has about the precision K K^T, so that v stays where it is as scales move. C need not be
-right for that: it is taken at the linear predictor that is the same for all rows.
+row says of eta: a given theta has about the precision K K^T, so that v stays where it is as scales move. So it is with
+effects that are parameters, whose place in R^d is v (`terms`). C is taken at the linear predictor that is the same for
+all rows.
 
 A row is that of the family with "z0" (q,) of the term that is integrated, and for the others "z1", ... and "level1",
 ..., their levels as numbers.
@@ -22,7 +22,7 @@ A row is that of the family with "z0" (q,) of the term that is integrated, and f
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,40 +30,21 @@ import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
 from tallbayes.model.constraints import correlation, half_normal, positive
-from tallbayes.model.groups.integral import MOST_EFFECTS, Groups
+from tallbayes.model.groups.integral import WEIGHT, Groups
 from tallbayes.model.groups.linear import LinearIntegral
-from tallbayes.model.groups.matrices import cholesky, solve_lower
+from tallbayes.model.groups.matrices import solve_lower
+from tallbayes.model.groups.reads import read_place
+from tallbayes.model.groups.terms import EffectTerm, Stretched, root_of, stretch
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
 from tallbayes.programs.later import jax, jnp
 
 SHAPE = 2.0
+# Of what their noise's scale is 1, rows say less of eta by its square.
+IN_UNITS_OF_NOISE = ("linear", "student_t")
 # Linear predictors that are tried, and rows that they are tried on.
 GRID, SAMPLE_ROWS, LEAST_INFORMATION = 8, 4_096, 1e-6
 FIRST_SCALE = 0.5
-
-
-@dataclass(frozen=True)
-class EffectTerm:
-    """Effects of a factor: what it is called, how many numbers each of its levels has and whether these are correlated,
-    the scale of the half-normal priors of their scales, and for a term that is not integrated how many levels."""
-
-    by: str
-    size: int = 1
-    correlated: bool = True
-    scale: float = 1.0
-    levels: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.size <= MOST_EFFECTS:
-            got = f"{self.size} of {self.by!r}"
-            raise ModelError(explain(f"1 to {MOST_EFFECTS} effects a group", got, "fewer slopes that vary"))
-        if not (np.isfinite(self.scale) and self.scale > 0):
-            raise ModelError(explain(f"a prior scale > 0 of the effects of {self.by!r}", repr(self.scale), "1.0"))
-
-    @property
-    def correlations(self) -> int:
-        return self.size * (self.size - 1) // 2 if self.correlated else 0
 
 
 def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None = None) -> Model:
@@ -80,12 +61,14 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
         hint = "tb.families.logistic(), poisson(), linear() and the like"
         raise ModelError(explain("a family with one linear predictor", f"{model.family}", hint))
     first = terms[0]
-    extra = next((name for name in parts.scales if name not in ("coefficients", "intercept")), None)
+    extra = extra_of(model)
     constraints: dict[str, Any] = {} if extra is None else {extra: positive}
     for place, term in enumerate(terms):
         constraints[f"scales{place}"] = half_normal(term.scale)
         if term.correlations:
             constraints[f"correlations{place}"] = correlation
+        if place:
+            constraints[f"effects{place}"] = Stretched(term, place)
     likelihood = partial(_likelihood, parts.density, extra, layout, terms)
     return replace(
         model,
@@ -106,20 +89,37 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             closed=_closed(model, terms, extra),
             weigh_rows=partial(_information, parts.density, extra),
             stretch=partial(_stretch, first),
+            reads=tuple((f"effects{place}", f"level{place}") for place in range(1, len(terms))),
         ),
     )
 
 
 def _stretch(term: EffectTerm, theta: Any, information: Any) -> Any:
-    """K^-T, which is upper triangular."""
-    root = root_of(term, theta, 0)
-    inner = jnp.eye(term.size, dtype=root.dtype) + root.T @ information.astype(root.dtype) @ root
-    return solve_lower(cholesky(inner), jnp.eye(term.size, dtype=root.dtype)).T
+    return stretch(root_of(term, theta, 0), information)
 
 
-def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> np.ndarray:
+def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> EffectTerm:
+    """A term that is not integrated, with what these rows say of the effects of its levels; `model` is the family's."""
+    assert model.parts is not None
+    extra = extra_of(model)
+    each = _information(model.parts.density, extra, rows, f"z{place}")
+    if WEIGHT in rows:
+        each = each * np.asarray(rows[WEIGHT], np.float64)[:, None, None]
+    flat, codes = each.reshape(len(each), -1), np.asarray(rows[f"level{place}"])
+    sums = np.stack([np.bincount(codes, column, term.levels) for column in flat.T], axis=-1)
+    noise = extra if model.family in IN_UNITS_OF_NOISE else None
+    return replace(term, information=tuple(sums.ravel().tolist()), noise=noise)
+
+
+def extra_of(model: Model) -> str | None:
+    """A family's parameter beside those of its linear predictor."""
+    assert model.parts is not None
+    return next((name for name in model.parts.scales if name not in ("coefficients", "intercept")), None)
+
+
+def _information(density: Callable[..., Any], extra: str | None, rows: Any, column: str = "z0") -> np.ndarray:
     """C of some rows is the sum of these, (rows, q, q): -l'' z z^T at the common linear predictor that fits best."""
-    z = np.asarray(rows["z0"], np.float64)
+    z = np.asarray(rows[column], np.float64)
     some = np.unique(np.linspace(0, len(z) - 1, min(len(z), SAMPLE_ROWS)).astype(int))
     sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset") if name in rows}
 
@@ -136,12 +136,11 @@ def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> n
 
 
 def _closed(model: Model, terms: tuple[EffectTerm, ...], extra: str | None) -> Callable[[Groups], Any] | None:
-    """Normal noise, and no other factor: integrals from sums."""
-    if model.family != "linear" or len(terms) > 1:
+    """Of normal noise."""
+    if model.family != "linear":
         return None
     noise = None if model.noise is None else model.noise.scale
-    root = partial(_first_root, terms[0])
-    return partial(_linear_integral, model.layout, root, extra, noise, terms[0].size)
+    return partial(_linear_integral, model.layout, extra, noise, terms)
 
 
 def _first_root(term: EffectTerm, theta: Any) -> Any:
@@ -149,9 +148,10 @@ def _first_root(term: EffectTerm, theta: Any) -> Any:
 
 
 def _linear_integral(
-    layout: Layout, root: Any, extra: str | None, noise: float | None, size: int, groups: Groups
+    layout: Layout, extra: str | None, noise: float | None, terms: tuple[EffectTerm, ...], groups: Groups
 ) -> Any:
-    return LinearIntegral(layout, root, extra, noise, groups, size)
+    root, predictor = partial(_first_root, terms[0]), partial(predictor_of, layout, terms)
+    return LinearIntegral(layout, root, extra, noise, groups, terms[0].size, predictor, len(terms) > 1)
 
 
 def _standard_normal(theta: Any, b: Any) -> Any:
@@ -162,41 +162,15 @@ def _shown(term: EffectTerm, theta: Any, b: Any) -> Any:
     return root_of(term, theta, 0) @ b
 
 
-def root_of(term: EffectTerm, theta: Any, place: int) -> Any:
-    """L, with L L^T = D of the term at this place."""
-    scales = theta[f"scales{place}"]
-    if not term.correlations:
-        return jnp.diag(scales)
-    partials, rows, used = theta[f"correlations{place}"], [], 0
-    for j in range(term.size):
-        row, left = [], jnp.ones((), scales.dtype)
-        for k in range(j):
-            row.append(partials[used + k] * left)
-            left = left * jnp.sqrt(1 - partials[used + k] ** 2)
-        used += j
-        rows.append(jnp.stack([*row, left, *[jnp.zeros((), scales.dtype)] * (term.size - j - 1)]))
-    return scales[:, None] * jnp.stack(rows)
-
-
-def scales_and_correlations(term: EffectTerm, theta: Any, place: int, to_own: Any) -> list[Any]:
-    """Of the effects of a term in other units, A b: the sds of (A L)(A L)^T, and correlations where there are any."""
-    if not term.correlations:
-        # Uncorrelated effects are not centred: a diagonal, and a report that is linear in theta.
-        return [jnp.diagonal(to_own) * theta[f"scales{place}"]]
-    root = to_own @ root_of(term, theta, place)
-    covariance = root @ root.T
-    sd = jnp.sqrt(jnp.diagonal(covariance))
-    pairs = [(j, k) for j in range(term.size) for k in range(j)]
-    return [sd, jnp.stack([covariance[j, k] / (sd[j] * sd[k]) for j, k in pairs])]
-
-
 def predictor_of(layout: Layout, terms: tuple[EffectTerm, ...], theta: Any, row: Any) -> Any:
     """eta but for the effects of the first term."""
     eta = layout.combine(row, theta["coefficients"])
     if layout.intercept:
         eta = eta + theta["intercept"]
     for place in range(1, len(terms)):
-        eta = eta + row[f"z{place}"] @ jnp.take(theta[f"effects{place}"], row[f"level{place}"], axis=0)
+        # Of a unit, theta has the effects of its own levels alone (`reads`).
+        own = row[read_place(f"level{place}")]
+        eta = eta + row[f"z{place}"] @ jnp.take(theta[f"effects{place}"], own, axis=0)
     return eta
 
 
@@ -222,7 +196,7 @@ def _prior(scales: dict[str, Any], terms: tuple[EffectTerm, ...], theta: Any) ->
             total = total + jnp.sum(powers * jnp.log1p(-(theta[f"correlations{place}"] ** 2)))
         if place:
             root, effects = root_of(term, theta, place), theta[f"effects{place}"]
-            standard = jax.scipy.linalg.solve_triangular(root, effects.T, lower=True)
+            standard = solve_lower(root, effects.T)
             total = total - 0.5 * jnp.sum(standard**2) - term.levels * jnp.sum(jnp.log(jnp.diagonal(root)))
     return total
 

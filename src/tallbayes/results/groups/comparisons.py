@@ -99,22 +99,24 @@ def compare_groups(
 
 def compare_rows(
     result: Result, a: Mapping[str, Any], b: Mapping[str, Any], probability: float
-) -> GroupContrast | Floats:
-    """The difference of two rows' linear predictors, effects included: numbers, or the direction in theta where all
-    effects cancel."""
+) -> GroupContrast | dict[str, float]:
+    """The difference of two rows' linear predictors, effects included: numbers, or the weights of parameters by name
+    where it is a sum of these alone."""
     encoding, posterior, known = _encoding(result), kept_posterior(result), known_of(result)
     mixed, both = Mixed.of(result, encoding), _table(encoding, a, b)
     x, designs = encoding.encode(both), encoding.encode_groups(both)
-    scale, item = encoding.response_scale, dict[str, Any]()
-    theta = {"coefficients": (x[0] - x[1]) * scale}
+    scale, item, named = encoding.response_scale, dict[str, Any](), _of_coefficients(result, encoding, x[0] - x[1])
     for place, at in enumerate(mixed.order):
         design = designs[at]
         same = all(a.get(name) == b.get(name) for name in design.term.by)
         seen, new = _split(design, same)
         if place and seen:
-            effects = theta.setdefault(f"effects{place}", np.zeros((len(design.levels), len(design.names))))
-            for code, z in seen:
-                effects[code] += scale * z
+            codes, z = (np.array(part) for part in zip(*seen, strict=True))
+            item[f"known{place}"] = {"level": codes, "weights": scale * z}
+            for code, own in zip(codes, z @ np.linalg.inv(design.to_own), strict=True):
+                level = design.levels.names[code]
+                names = (f"{effect}|{mixed.terms[place].by}[{level}]" for effect in design.names)
+                named |= dict(zip(names, own.tolist(), strict=True))
         elif seen and known is not None:
             codes, z = (np.array(part) for part in zip(*seen, strict=True))
             item |= {"units": known.take(known.places(codes)), "weights": z @ np.linalg.inv(design.to_own)}
@@ -123,9 +125,9 @@ def compare_rows(
             raise InputError(explain(f"a result that has the rows of {mixed.terms[0].by!r}", "one from a file", hint))
         if new:
             item[f"new{place}"] = scale * np.array(new)
-    item["line"] = _direction(mixed, posterior.anchor.mode, theta)
-    if set(item) == {"line"}:
-        return np.asarray(item["line"])
+    if not any(name == "units" or name.startswith("new") for name in item):
+        return named
+    item["line"] = _direction(mixed, posterior.anchor.mode, (x[0] - x[1]) * scale)
     integral = known.integral if known is not None and "units" in item else None
     found = contrast_of(posterior, OfContrast(mixed.space, integral, mixed.terms), _alone(item), probability)
     return _named("the first row", "the second row", found)
@@ -139,14 +141,20 @@ def _split(design: GroupDesign, same: bool) -> tuple[list[tuple[int, Floats]], l
     return [part for part in parts if part[0] >= 0], [each for code, each in parts if code < 0]
 
 
-def _direction(mixed: Mixed, mode: Floats, weights: Mapping[str, Floats]) -> Floats:
-    """Of u, along which a weighted sum of coefficients and effects moves: they are numbers of u themselves."""
+def _of_coefficients(result: Result, encoding: Encoding, difference: Floats) -> dict[str, float]:
+    """The weights of coefficients as they are reported, of a difference of columns as they were fitted."""
+    scales = None if result.regression is None else result.regression.scales
+    own = difference if scales is None else difference * scales
+    return {name: float(each) for name, each in zip(encoding.coding.names, own, strict=True) if each}
+
+
+def _direction(mixed: Mixed, mode: Floats, weights: Floats) -> Floats:
+    """Of u, along which a weighted sum of coefficients moves: they are numbers of u themselves."""
     import jax
     import jax.numpy as jnp
 
     def total(vector: Any) -> Any:
-        theta = mixed.space.theta(vector)
-        return sum(jnp.sum(each * theta[name]) for name, each in weights.items())
+        return jnp.sum(weights * mixed.space.theta(vector)["coefficients"])
 
     with jax.enable_x64(True):
         return np.asarray(jax.grad(total)(jnp.asarray(mode)), np.float64)

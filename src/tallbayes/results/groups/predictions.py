@@ -19,12 +19,14 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import FAMILIES
-from tallbayes.model.groups.mixed import EffectTerm, with_effects
+from tallbayes.model.groups.mixed import extra_of, with_effects
+from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
 from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space
 from tallbayes.moments import Floats
+from tallbayes.posterior.coordinates import STRETCHED
 from tallbayes.posterior.group_predictions import (
     GroupPredictor,
     KnownGroups,
@@ -34,6 +36,7 @@ from tallbayes.posterior.group_predictions import (
     new_unit,
 )
 from tallbayes.posterior.observations import of_indicator
+from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import ARRAYS, Observation, Prediction, Unpredicted
 from tallbayes.results.new_rows import Asked, NewRows, kept_arrays
 from tallbayes.results.result import Result, kept_posterior
@@ -70,12 +73,13 @@ class Mixed:
             )
             for later, place in enumerate(order)
         )
-        model = with_effects(_family(result, encoding), *terms)
+        family, posterior = _family(result, encoding), kept_posterior(result)
+        terms = (terms[0], *_as_fitted(terms[1:], family, posterior))
+        model = with_effects(family, *terms)
         assert callable(model.initial)
-        assert model.parts is not None
         space, start = make_space(model.initial({"x": np.zeros(len(encoding.coding.names) or 1)}), model.constraints)
-        assert len(start) == len(kept_posterior(result).anchor.mode)
-        extra = next((name for name in model.parts.scales if name not in ("coefficients", "intercept")), None)
+        assert len(start) == len(posterior.anchor.mode)
+        extra = extra_of(model)
         noise: Noise | None = Noise(regression.family, regression.noise_scale, regression.degrees_of_freedom)
         if regression.family == "student_t" and regression.degrees_of_freedom is None:
             noise = None
@@ -100,6 +104,17 @@ def _family(result: Result, encoding: Encoding) -> Model:
     if regression.noise_scale is not None:
         options["noise_scale"] = regression.noise_scale
     return FAMILIES[regression.family](**options)
+
+
+def _as_fitted(terms: tuple[EffectTerm, ...], family: Model, posterior: Posterior) -> list[EffectTerm]:
+    """Terms whose effects are parameters, in the coordinates that the posterior has of them."""
+    parts = () if posterior.reading is None else posterior.reading.parts
+    stretched = [part for part in parts if part.kind == STRETCHED]
+    extra = extra_of(family)
+    return [
+        replace(term, information=part.numbers[3:], noise=extra if part.numbers[2] >= 0 else None)
+        for term, part in zip(terms, stretched, strict=True)
+    ]
 
 
 def known_of(result: Result) -> KnownGroups | None:
