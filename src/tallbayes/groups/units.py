@@ -2,10 +2,13 @@
 
 A unit is {"rows": a pytree of (length, ...), "count": how many of them are the group's, "group": its number, and the
 "centre", "slope" and "root" of its nodes}. Padding repeats a row of the group and counts for nothing.
+
+Rows that are in memory are put together at once; those on disk in `gathering`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,27 +18,106 @@ from tallbayes.errors import DataError, explain
 from tallbayes.model.groups.integral import TOGETHER, Groups
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
+from tallbayes.rows.on_disk import Stored
+from tallbayes.rows.table import CHUNK_ROWS
 
 # Of memory: padded rows of groups of very different size are mostly padding.
 MOST_BYTES = 2**32
 
+Units = dict[str, Any]
+
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """The groups by number: what they are called, how many rows each has, and which group a row is of."""
+    """The groups by number: what they are called, and how many rows each has.
+
+    Where their units are on disk, `folder` holds them; it goes with the last who has it.
+    """
 
     by: str
     levels: np.ndarray
     counts: np.ndarray
-    codes: np.ndarray
+    folder: Any = None
 
     @property
     def count(self) -> int:
         return len(self.levels)
 
 
+@dataclass(frozen=True, eq=False)
+class RowsInMemory:
+    """Checked rows, and of each the number of its group."""
+
+    arrays: Any
+    codes: np.ndarray
+    grouping: Grouping
+
+    @property
+    def head(self) -> Any:
+        return jax.tree.map(lambda array: array[:1], self.arrays)
+
+    def chunks(self) -> Iterator[tuple[np.ndarray, Any]]:
+        """Codes and rows, a part at a time."""
+        for start in range(0, len(self.codes), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
+            yield self.codes[part], jax.tree.map(lambda array, part=part: array[part], self.arrays)
+
+    def units(self, groups: Groups, dimension: int) -> tuple[Units, None]:
+        """Without nodes yet, in the order of the groups."""
+        counts = self.grouping.counts
+        length = padded_length(counts)
+        _require_memory(self.arrays, len(counts), length)
+        index = unit_index(self.codes, counts, length)
+        information = Information(groups, self.arrays, len(counts))
+        for codes, part in self.chunks():
+            information.add(codes, part)
+        known = {"rows": jax.tree.map(lambda array: array[index], self.arrays), **information.found}
+        return make_units(known, counts, np.arange(len(counts), dtype=np.int32), groups.size, dimension), None
+
+
+class Information:
+    """What units need to know of their rows, summed over rows that come in parts: `found` is empty where it is nothing.
+
+    The weight of a row is that of all `rows`, or of a sample of them.
+    """
+
+    def __init__(self, groups: Groups, rows: Any, count: int) -> None:
+        self.found: dict[str, Floats] = {}
+        if groups.weigh_rows is not None:
+            self.weight = groups.weigh_rows(rows)
+            self.sums = np.zeros((groups.size, groups.size, count))
+            self.found["information"] = self.sums.transpose(2, 0, 1)
+
+    def add(self, codes: np.ndarray, rows: Any) -> None:
+        if not self.found:
+            return
+        z = np.asarray(rows["z0"], np.float64).T
+        for j, left in enumerate(z):
+            for k, right in enumerate(z):
+                # In the order of the rows, however they come.
+                np.add.at(self.sums[j, k], codes, self.weight * left * right)
+
+
+def make_units(known: Units, counts: np.ndarray, order: np.ndarray, size: int, dimension: int) -> Units:
+    """Those of the groups in this order, which have no nodes yet; `known` is what is in it already."""
+    numbers = {"count": counts[order].astype(np.int32), "group": order.astype(np.int32)}
+    return {**known, **numbers, **no_nodes(len(order), size, dimension)}
+
+
+def unit_index(codes: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
+    """Which row stands at each place of each unit, (units, length); what pads repeats a group's first row."""
+    order = np.argsort(codes, kind="stable").astype(np.int32 if len(codes) < 2**31 else np.int64)
+    firsts = np.cumsum(counts) - counts
+    index = np.repeat(order[firsts][:, None], length, axis=1)
+    sorted_codes = codes[order]
+    index[sorted_codes, np.arange(len(codes)) - firsts[sorted_codes]] = order
+    return index
+
+
 def take_out(data: Any, groups: Groups) -> tuple[Any, Any]:
     """The column of the group, and the rows without it."""
+    if isinstance(data, Stored) and not data.columns:
+        data = data.rows()
     if not isinstance(data, dict) or groups.by not in data:
         got = f"{sorted(map(str, data))}" if isinstance(data, dict) else type(data).__name__
         raise DataError(
@@ -44,8 +126,14 @@ def take_out(data: Any, groups: Groups) -> tuple[Any, Any]:
     return data[groups.by], {name: array for name, array in data.items() if name != groups.by}
 
 
-def make_grouping(by: str, column: Any) -> Grouping:
-    """Groups in the order of their names: text, or whole numbers."""
+def make_grouping(by: str, column: Any) -> tuple[Grouping, np.ndarray]:
+    """Groups in the order of their names, text or whole numbers; and the number of every row's."""
+    levels, codes = np.unique(group_values(by, column), return_inverse=True)
+    return Grouping(by, levels, np.bincount(codes, minlength=len(levels))), codes.astype(np.int32)
+
+
+def group_values(by: str, column: Any) -> np.ndarray:
+    """A column of groups as text or whole numbers."""
     values = np.asarray(column)
     if values.ndim != 1 or not len(values):
         raise DataError(explain(f"one group a row in {by!r}", f"shape {values.shape}", "an array of names"))
@@ -58,34 +146,7 @@ def make_grouping(by: str, column: Any) -> Grouping:
         values = values.astype(str)
     if values.dtype.kind not in "biuUSMT":
         raise DataError(explain(f"text or whole numbers in {by!r}", f"dtype {values.dtype}", "astype(str)"))
-    levels, codes = np.unique(values, return_inverse=True)
-    return Grouping(by, levels, np.bincount(codes, minlength=len(levels)), codes.astype(np.int32))
-
-
-def gather_units(arrays: Any, grouping: Grouping, groups: Groups, dimension: int) -> dict[str, Any]:
-    """Checked rows as units without nodes yet, in the order of the groups."""
-    size = groups.size
-    counts, codes = grouping.counts, grouping.codes
-    length = _length(int(counts.max()))
-    _require_memory(arrays, len(counts), length)
-    order = np.argsort(codes, kind="stable")
-    firsts = np.cumsum(counts) - counts
-    # Padding repeats the group's first row.
-    index = np.repeat(order[firsts][:, None], length, axis=1)
-    sorted_codes = codes[order]
-    index[sorted_codes, np.arange(len(codes)) - firsts[sorted_codes]] = order
-    known = {}
-    if groups.weigh_rows is not None:
-        each = groups.weigh_rows(arrays).reshape(len(codes), -1)
-        sums = [np.bincount(codes, column, len(counts)) for column in each.T]
-        known["information"] = np.stack(sums, axis=-1).reshape(len(counts), size, size)
-    return {
-        "rows": jax.tree.map(lambda array: array[index], arrays),
-        "count": counts.astype(np.int32),
-        "group": np.arange(len(counts), dtype=np.int32),
-        **no_nodes(len(counts), size, dimension),
-        **known,
-    }
+    return values
 
 
 def no_nodes(count: int, size: int, dimension: int) -> dict[str, Floats]:
@@ -94,8 +155,9 @@ def no_nodes(count: int, size: int, dimension: int) -> dict[str, Floats]:
     return {"centre": np.zeros((count, size)), "slope": np.zeros((count, size, dimension)), "root": root}
 
 
-def _length(most: int) -> int:
-    """A power of two, or a whole number of parts."""
+def padded_length(counts: np.ndarray) -> int:
+    """Of units: a power of two, or a whole number of parts."""
+    most = int(counts.max())
     if most <= TOGETHER:
         return 1 << max(most - 1, 0).bit_length()
     return -(-most // TOGETHER) * TOGETHER
@@ -105,6 +167,11 @@ def _require_memory(arrays: Any, count: int, length: int) -> None:
     row = sum(array[:1].nbytes for array in jax.tree.leaves(arrays))
     if count * length * row > MOST_BYTES:
         rows = len(jax.tree.leaves(arrays)[0])
-        got = f"{count:,} groups of up to {length:,} rows, {count * length / rows:.0f} times as many places as rows"
-        hint = "the few largest groups as levels of a category of their own (a fixed effect), the others as groups"
-        raise DataError(explain(f"groups that fill {MOST_BYTES / 2**30:g} GB at the most when padded", got, hint))
+        expected = f"groups that fill {MOST_BYTES / 2**30:g} GB at the most when padded"
+        raise too_uneven(expected, count, length, rows)
+
+
+def too_uneven(expected: str, count: int, length: int, rows: int) -> DataError:
+    got = f"{count:,} groups of up to {length:,} rows, {count * length / rows:.0f} times as many places as rows"
+    hint = "the few largest groups as levels of a category of their own (a fixed effect), the others as groups"
+    return DataError(explain(expected, got, hint))

@@ -65,8 +65,8 @@ class Groups:
     # Of a family whose integrals have a closed form: what makes it of these groups.
     closed: Callable[[Groups], Any] | None = field(default=None, repr=False)
     of_rows: bool = False
-    # Of a family: what a unit needs to know of its rows for T, by row; and T itself, lower triangular.
-    weigh_rows: Callable[[Any], Any] | None = field(default=None, repr=False)
+    # Of a family: w, by which a unit knows the sum of w z z^T over its rows; and T itself, of that, lower triangular.
+    weigh_rows: Callable[[Any], float] | None = field(default=None, repr=False)
     stretch: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

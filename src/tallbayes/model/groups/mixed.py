@@ -117,10 +117,10 @@ def _stretch(term: EffectTerm, theta: Any, information: Any) -> Any:
     return solve_lower(cholesky(inner), jnp.eye(term.size, dtype=root.dtype)).T
 
 
-def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> np.ndarray:
-    """C of some rows is the sum of these, (rows, q, q): -l'' z z^T at the common linear predictor that fits best."""
-    z = np.asarray(rows["z0"], np.float64)
-    some = np.unique(np.linspace(0, len(z) - 1, min(len(z), SAMPLE_ROWS)).astype(int))
+def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> float:
+    """w, of which C is the sum of w z z^T: the mean of -l'' at the common linear predictor that fits best."""
+    count = len(rows["y"])
+    some = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
     sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset") if name in rows}
 
     def value(eta: Any, row: Any) -> Any:
@@ -131,8 +131,7 @@ def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> n
         totals = jax.vmap(lambda eta: jnp.mean(jax.vmap(lambda row: value(eta, row))(sample)))(grid)
         eta = grid[jnp.argmax(jnp.where(jnp.isfinite(totals), totals, -jnp.inf))]
         bends = jax.vmap(lambda row: -jax.grad(jax.grad(value))(eta, row))(sample)
-    weight = max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
-    return weight * z[:, :, None] * z[:, None, :]
+    return max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
 
 
 def _closed(model: Model, terms: tuple[EffectTerm, ...], extra: str | None) -> Callable[[Groups], Any] | None:
