@@ -14,11 +14,12 @@ from tallbayes.groups.centre import find_marginal_mode
 from tallbayes.groups.gathering import RowsOnDisk, are_mapped
 from tallbayes.groups.integral import Choice, choose_nodes, error_of
 from tallbayes.groups.nodes import find_nodes, with_nodes
-from tallbayes.groups.units import Grouping, RowsInMemory, make_grouping, take_out
+from tallbayes.groups.units import Grouping, RowsInMemory, make_grouping, no_nodes, take_out
 from tallbayes.model.groups.integral import first_nodes
-from tallbayes.model.model import Model, bind, runs_in_float32
+from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.space import make_space
 from tallbayes.model.weights import WEIGHT, require_weights, weigh
+from tallbayes.moments import Floats
 from tallbayes.programs.canary import require_sound
 from tallbayes.programs.later import jax
 from tallbayes.rows.on_disk import Stored, map_table
@@ -175,3 +176,17 @@ def _narrowed(rows: Any, precision: str) -> Any:
     with jax.enable_x64(True):
         kept = {name: jax.device_put(np.asarray(rows[name], precision)) for name in ("centre", "slope", "root")}
     return {**rows, **kept}
+
+
+def new_unit(target: Target, mode: Floats, rows: Any) -> Any:
+    """A group without rows, of a model of its owner's whose units have such rows, with nodes where the law of an effect
+    is at the mode."""
+    assert target.integrated is not None
+    unit = {
+        "rows": jax.tree.map(lambda leaf: leaf[:1, :1], rows),
+        "count": np.zeros(1, np.int32),
+        "group": np.full(1, -1, np.int32),
+        **no_nodes(1, target.integrated.size, target.dimension),
+    }
+    found = find_nodes(target, Table(unit, 1), mode)
+    return {**unit, "centre": found.centre, "slope": found.slope, "root": found.root}

@@ -23,6 +23,8 @@ from tallbayes.rows.table import CHUNK_ROWS
 
 # Of memory: padded rows of groups of very different size are mostly padding.
 MOST_BYTES = 2**32
+# Rows that a processor takes at a time.
+LANES = 8
 
 Units = dict[str, Any]
 
@@ -156,11 +158,12 @@ def no_nodes(count: int, size: int, dimension: int) -> dict[str, Floats]:
 
 
 def padded_length(counts: np.ndarray) -> int:
-    """Of units: a power of two, or a whole number of parts."""
+    """Of units: a power of two, or as many equal parts as it takes."""
     most = int(counts.max())
     if most <= TOGETHER:
         return 1 << max(most - 1, 0).bit_length()
-    return -(-most // TOGETHER) * TOGETHER
+    parts = -(-most // TOGETHER)
+    return -(-most // (parts * LANES)) * parts * LANES
 
 
 def _require_memory(arrays: Any, count: int, length: int) -> None:

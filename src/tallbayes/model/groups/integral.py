@@ -130,7 +130,8 @@ class GroupIntegral:
         places = jnp.arange(length, dtype=jnp.int32)
         if length <= TOGETHER:
             return some((unit["rows"], places))
-        parts = jax.tree.map(lambda leaf: leaf.reshape(-1, TOGETHER, *leaf.shape[1:]), (unit["rows"], places))
+        count = -(-length // TOGETHER)
+        parts = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), (unit["rows"], places))
         return jnp.sum(jax.lax.map(jax.checkpoint(some), parts))
 
     def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
