@@ -13,7 +13,7 @@ import pytest
 import tallbayes as tb
 from tallbayes.groups.nodes import find_nodes, with_nodes
 from tallbayes.groups.placing import gather
-from tallbayes.groups.units import gather_units, make_grouping
+from tallbayes.groups.units import RowsInMemory, make_grouping
 from tallbayes.model.groups.integral import new_unit
 from tallbayes.model.groups.matrices import cholesky, solve_lower, solve_upper
 from tallbayes.model.groups.mixed import with_effects
@@ -129,15 +129,13 @@ def test_nodes_are_at_the_mode_and_follow_it() -> None:
 def test_units_do_not_depend_on_the_order_of_rows() -> None:
     data = rows("logistic", 1)
     order = np.argsort(data["g"], kind="stable")
-    here, there = (
-        gather_units(
-            {name: array[index] for name, array in data.items() if name != "g"},
-            make_grouping("g", data["g"][index]),
-            with_effects(tb.families.logistic(), EffectTerm("g")).groups,
-            make_space({"x": np.zeros(4)}, None)[0],
-        )
-        for index in (np.arange(len(order)), order)
-    )
+    groups = with_effects(tb.families.logistic(), EffectTerm("g")).groups
+    found = []
+    for index in (np.arange(len(order)), order):
+        grouping, codes = make_grouping("g", data["g"][index])
+        arrays = {name: array[index] for name, array in data.items() if name != "g"}
+        found.append(RowsInMemory(arrays, codes, grouping).units(groups, make_space({"x": np.zeros(4)}, None)[0])[0])
+    here, there = found
     for one, other in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
         np.testing.assert_array_equal(one, other)
     assert here["count"].sum() == len(order)

@@ -14,6 +14,7 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.programs.later import jax
 from tallbayes.results.groups.effects import NUMBERS, Effects, EffectSource
 from tallbayes.results.parts import Factor
+from tallbayes.rows.table import by_blocks
 from tallbayes.setup.preparation import Placed, Prepared
 
 if TYPE_CHECKING:
@@ -91,5 +92,10 @@ def raw_means(units: Any) -> np.ndarray:
     rows, count = units["rows"], units["count"]
     if not isinstance(rows, dict) or "y" not in rows or np.ndim(rows["y"]) != 2:
         return np.full(len(count), np.nan)
-    y = np.asarray(rows["y"], np.float64)
-    return np.sum(np.where(np.arange(y.shape[1]) < count[:, None], y, 0.0), axis=1) / np.maximum(count, 1)
+    places = np.arange(rows["y"].shape[1])
+
+    def mean(start: int, stop: int) -> np.ndarray:
+        y, own = np.asarray(rows["y"][start:stop], np.float64), count[start:stop]
+        return np.sum(np.where(places < own[:, None], y, 0.0), axis=1) / np.maximum(own, 1)
+
+    return np.concatenate(by_blocks(mean, rows["y"]))

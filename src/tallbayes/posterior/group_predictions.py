@@ -24,27 +24,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.groups.nodes import find_nodes
-from tallbayes.groups.units import no_nodes
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.terms import EffectTerm, root_of
 from tallbayes.model.links import Wanted
-from tallbayes.model.model import Target
 from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.prediction_errors import of_root
-from tallbayes.posterior.predictor import OwnResponse, Predictor, ends_of
+from tallbayes.posterior.predictor import PATHS_READ, OwnResponse, Predictor, ends_of
 from tallbayes.programs.compilation import compiled
-from tallbayes.rows.table import Table
 
-ACCURACY = 0.01
-FEWEST_PATHS, PILOT_PATHS = 32, 256
-PAIRS, PROBES = 64, 2
-PILOT_ITEMS, CHECKED_ITEMS = 32, 64
-MOST_TOGETHER = 64
+# Of an sd: what the error of a mean, and that of the sd itself, may be of all but a tenth of the rows.
+ACCURACY, SD_ACCURACY = 0.01, 0.1
+# Of the former: what nodes and float32 may be off by together, so that float32 will do.
+ROUNDED = 0.25
+# Of a ladder by level, and of draws with weights, whose errors a few do not show.
+FEWEST_PATHS, FEWEST_DRAWS = 16, 128
+FEWEST_PAIRS, MOST_PAIRS, PROBES = 16, 256, 2
+PILOT_ITEMS, CHECKED_ITEMS, CHECKED_TOGETHER = 32, 64, 8
+MOST_TOGETHER = 256
 CHUNK_NUMBERS = 2**23
 NEW_NODES = 31
 # Nodes a direction of a new group whose law is its owner's own.
@@ -123,7 +123,7 @@ class OwnOutcome(NamedTuple):
 
 def _given(share: Any, values: Any, noise: Callable[[Any], Any] | None) -> Given:
     mean = share @ values
-    spread = jnp.zeros(()) if noise is None else share @ noise(values[:, 0])
+    spread = jnp.zeros((), mean.dtype) if noise is None else share @ noise(values[:, 0])
     return Given(mean, share @ (values - mean) ** 2, spread)
 
 
@@ -163,6 +163,12 @@ class OfRows(NamedTuple):
         if isinstance(outcome, MixedOutcome) and outcome.nodes > 1:
             outcome = outcome._replace(nodes=2 * outcome.nodes + 1)
         return self._replace(outcome=outcome, integral=integral)
+
+    @property
+    def bears_float32(self) -> bool:
+        """Whether it may: sums in closed form cancel, and of a function of its owner's nothing is known."""
+        is_open = self.integral is None or isinstance(self.integral, GroupIntegral)
+        return is_open and isinstance(self.outcome, MixedOutcome)
 
     def work(self, item: Any) -> int:
         """Densities and outcomes of one item."""
@@ -260,8 +266,10 @@ class GroupPredictor:
             item = self._item(kind, rows, index[start : start + size], groups[start : start + size])
             if kind not in self.made:
                 self.made[kind] = _chosen(self.posterior, kind, item)
-            found.append(self.made[kind].all(item))
-            apart.append(_off(self.posterior, kind, item))
+            predictor = self.made[kind]
+            dtype = predictor.levels[0].dtype.name
+            found.append(predictor.all(_in(dtype, item)))
+            apart.append(_off(self.posterior, kind, item, dtype))
         moments = Prediction.joined(found)
         whole = _concluded(moments, np.concatenate(apart), width, self.posterior.rungs.left)
         back = np.argsort(index[inside], kind="stable")
@@ -308,23 +316,38 @@ def _chunk(item: Any) -> int:
 
 
 def _chosen(posterior: Posterior, kind: OfRows, item: Any) -> Predictor:
-    """With as many paths as bring the error of a mean to a small part of its sd."""
-    levels = [ends_of(posterior, level, np.float64) for level in range(len(posterior.points))]
-    response = OwnResponse(kind, lines=False, work=kind.work(item))
-    few = Predictor(posterior, response, tuple(each[:, :PILOT_PATHS] for each in levels), PAIRS)
+    """With as many paths as bring the error of a mean to a small part of its sd, and pairs of draws that of the sd: the
+    fewest, which are tried first, where they do. In float32 where that does, too."""
     count, width = len(jax.tree.leaves(item)[0]), jax.tree.leaves(item["rows"])[0].shape[1]
     some = np.unique(np.linspace(0, count - 1, min(count, PILOT_ITEMS)).astype(int))
-    pilot = few.all(jax.tree.map(lambda leaf: leaf[some], item))
-    size = (pilot.mean.shape[1] - width) // 2
-    variance = pilot.mean[:, size : 2 * size] + pilot.sd[:, :size] ** 2
-    own = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-    enough = np.nan_to_num(float(np.quantile((pilot.standard_error[:, :size] / (ACCURACY * own)) ** 2, 0.9)), nan=1.0)
-    need = [int(np.clip(np.ceil(enough * PILOT_PATHS), FEWEST_PATHS, each.shape[1])) for each in levels]
-    return replace(few, levels=tuple(each[:, :n] for each, n in zip(levels, need, strict=True)))
+    items = jax.tree.map(lambda leaf: leaf[some], item)
+    fewest = FEWEST_PATHS if posterior.weighted is None else FEWEST_DRAWS
+    for dtype in ("float32", "float64") if kind.bears_float32 else ("float64",):
+        levels = [ends_of(posterior, level, np.dtype(dtype)) for level in range(len(posterior.points))]
+        response = OwnResponse(kind, lines=False, work=kind.work(item))
+        few = Predictor(posterior, response, tuple(each[:, :fewest] for each in levels), FEWEST_PAIRS)
+        pilot = few.all(_in(dtype, items))
+        found = _concluded(pilot, np.zeros_like(pilot.mean), width, 0.0).outputs
+        if dtype == "float64":
+            break
+        off = _concluded(pilot, _off(posterior, kind, items, dtype), width, 0.0).outputs
+        if np.quantile((off.bias_bound - found.bias_bound) / found.sd, 0.9) <= ROUNDED * ACCURACY:
+            break
+    shares = found.standard_error / (ACCURACY * found.sd), found.sd_standard_error / (SD_ACCURACY * found.sd)
+    paths, pairs = (np.nan_to_num(np.quantile(each**2, 0.9), nan=1.0, posinf=np.inf) for each in shares)
+    wanted = np.minimum(max(paths, pairs, 1.0) * fewest, PATHS_READ)
+    need = [int(np.clip(np.ceil(wanted), 1, each.shape[1])) for each in levels]
+    pairs = int(np.clip(np.ceil(max(paths, pairs) * FEWEST_PAIRS), FEWEST_PAIRS, MOST_PAIRS))
+    return replace(few, levels=tuple(each[:, :n] for each, n in zip(levels, need, strict=True)), pairs=pairs)
 
 
-def _off(posterior: Posterior, kind: OfRows, items: Any) -> Floats:
-    """How far moments are from those by twice as many nodes and one: the most, at the mode and at draws about it."""
+def _in(dtype: str, items: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, items)
+
+
+def _off(posterior: Posterior, kind: OfRows, items: Any, dtype: str) -> Floats:
+    """How far moments in this type are from those in float64 by twice as many nodes and one: the most, at the mode and
+    at draws about it."""
     half = posterior.anchor.draws(PROBES, posterior.seed)
     points = posterior.anchor.mode + np.concatenate([np.zeros((1, half.shape[1])), half, -half])
     count, parts = len(jax.tree.leaves(items)[0]), []
@@ -333,15 +356,19 @@ def _off(posterior: Posterior, kind: OfRows, items: Any) -> Floats:
         for start in range(0, count, size):
             index = np.minimum(np.arange(start, start + size), count - 1)
             part = jax.tree.map(lambda leaf, index=index: leaf[index], items)
-            parts.append(np.asarray(compiled(_apart)((kind, kind.finer), part, points)))
+            parts.append(np.asarray(compiled(_apart)((kind, kind.finer, dtype), part, points)))
     return np.concatenate(parts)[:count]
 
 
-def _apart(pair: tuple[OfRows, OfRows], items: Any, points: jax.Array) -> jax.Array:
-    def most(item: Any) -> jax.Array:
-        return jnp.max(jax.lax.map(lambda point: jnp.abs(pair[1](point, item) - pair[0](point, item)), points), axis=0)
+def _apart(static: tuple[OfRows, OfRows, str], items: Any, points: jax.Array) -> jax.Array:
+    own, finer, dtype = static
 
-    return jax.lax.map(most, items)
+    def most(item: Any) -> jax.Array:
+        rounded, wide = _in(dtype, item), _in("float64", item)
+        apart = jax.lax.map(lambda point: jnp.abs(finer(point, wide) - own(point.astype(dtype), rounded)), points)
+        return jnp.max(apart, axis=0)
+
+    return jax.lax.map(most, items, batch_size=CHECKED_TOGETHER)
 
 
 @np.errstate(invalid="ignore", divide="ignore", over="ignore")
@@ -371,16 +398,3 @@ def _concluded(found: Prediction, off: Floats, width: int, left: float) -> Predi
 def _taken(found: Prediction, rows: np.ndarray) -> Prediction:
     arrays = found.mean, found.sd, found.standard_error, found.bias_bound
     return Prediction(*(each[rows] for each in (*arrays, found.sd_standard_error, found.sd_bias_bound)))
-
-
-def new_unit(target: Target, mode: Floats, known: KnownGroups) -> Any:
-    """A group without rows, of a model of its owner's, with nodes where the law of an effect is at the mode."""
-    assert target.integrated is not None
-    rows = {
-        "rows": jax.tree.map(lambda leaf: leaf[:1, :1], known.units["rows"]),
-        "count": np.zeros(1, np.int32),
-        "group": np.full(1, -1, np.int32),
-        **no_nodes(1, target.integrated.size, target.dimension),
-    }
-    found = find_nodes(target, Table(rows, 1), mode)
-    return {**rows, "centre": found.centre, "slope": found.slope, "root": found.root}

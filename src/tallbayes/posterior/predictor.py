@@ -12,9 +12,10 @@ are in `prediction_errors`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -154,7 +155,7 @@ class OfTheta(NamedTuple):
 class OwnResponse(NamedTuple):
     """Predictions by any function of a place in R^d and one row, which takes as much `work` as so many of others.
 
-    Without `lines` the variance of its Gaussian part is what draws say.
+    Without `lines` the variance of its Gaussian part is what draws say, and all points go through one program.
     """
 
     function: Any
@@ -200,6 +201,20 @@ class OwnResponse(NamedTuple):
         first, second = jax.vmap(line, out_axes=1)(rows)
         return found.with_floor(first, second, len(rule.pairs))
 
+    def together(self, rows: Any, rule: LaplaceRule, laplace: bool, levels: Any) -> tuple[Any, Base, list[Any]]:
+        """At the mode, under Laplace's Gaussian, and differences level by level: all points of a row side by side."""
+        d = len(rule.mode)
+        gaussian = [rule.pairs, -rule.pairs] if laplace else []
+        parts = [jnp.zeros((1, d)), *gaussian, *(moves.reshape(-1, d) for moves in levels)]
+        moves = jnp.concatenate(parts).astype(levels[0].dtype)
+        values = jax.vmap(lambda row: jax.vmap(lambda move: self._one(rule.mode, move, row))(moves))(rows)
+        values = jnp.moveaxis(values, -1, 0)
+        centre, ends = values[..., 0], np.cumsum([len(part) for part in parts])
+        found = [values[..., start:stop] - centre[..., None] for start, stop in pairwise(ends)]
+        if not laplace:
+            return centre, Base.exact(jnp.zeros((4, *centre.shape)), jnp.zeros_like(centre)), found
+        return centre, Base.of_pairs(jnp.concatenate(found[:2], axis=-1)), found[2:]
+
     def _one(self, mode: jax.Array, move: jax.Array, row: Any) -> jax.Array:
         leaves = jax.tree.leaves(self.function(mode.astype(move.dtype) + move, row))
         return jnp.concatenate([jnp.ravel(leaf).astype(move.dtype) for leaf in leaves])
@@ -211,12 +226,16 @@ Kind = FamilyResponse | OwnResponse
 @partial(jax.jit, static_argnums=(0, 1))
 def _block(kind: Kind, laplace: bool, rows: Any, rule: LaplaceRule, levels: Any, weights: Any) -> BlockSums:
     """All by (outputs, rows); `weights` of a single level of draws, for the posterior and for the Gaussian."""
-    centre = kind.centre(rows, rule.mode)
-    base = kind.gaussian(rows, rule) if laplace else Base.exact(jnp.zeros((4, *centre.shape)), jnp.zeros_like(centre))
+    found: Iterable[Any]
+    if isinstance(kind, OwnResponse) and not kind.lines:
+        centre, base, found = kind.together(rows, rule, laplace, levels)
+    else:
+        centre, nothing = kind.centre(rows, rule.mode), jnp.zeros_like
+        base = kind.gaussian(rows, rule) if laplace else Base.exact(jnp.zeros((4, *centre.shape)), nothing(centre))
+        found = (kind.differences(rows, rule.mode, moves.reshape(-1, moves.shape[-1])) for moves in levels)
     parts = []
-    for number, moves in enumerate(levels):
-        _, count, stops, d = moves.shape
-        difference = kind.differences(rows, rule.mode, moves.reshape(-1, d))
+    for number, (moves, difference) in enumerate(zip(levels, found, strict=True)):
+        _, count, stops, _ = moves.shape
         alone = number == 0 and not laplace
         shape = *difference.shape[:2], -1, count, stops
         if weights is not None:
@@ -252,11 +271,12 @@ class Predictor:
     def blocks(self, rows: Any) -> Iterator[Prediction]:
         """Predictions of rows in memory, a pytree of arrays with a leading axis, block by block in order."""
         count = len(jax.tree.leaves(rows)[0])
-        points = max(each.size // each.shape[-1] for each in self.levels)
-        points = points if self.kind.by_quadrature else max(points, 2 * self.pairs)
-        size = int(
-            np.clip(BLOCK_NUMBERS // (points * self.kind.work), 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length()))
+        points = [each.size // each.shape[-1] for each in self.levels] + [2 * self.pairs] * (
+            not self.kind.by_quadrature
         )
+        together = isinstance(self.kind, OwnResponse) and not self.kind.lines
+        most = sum(points) if together else max(points)
+        size = int(np.clip(BLOCK_NUMBERS // (most * self.kind.work), 1, min(BLOCK_ROWS, 1 << (count - 1).bit_length())))
         for start in range(0, count, size):
             part = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], rows)
             yield self.predict(_padded(part, size), min(size, count - start))

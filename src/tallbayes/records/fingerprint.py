@@ -55,9 +55,10 @@ def _model(target: Target) -> str:
 
 
 def _content(table: Table) -> str:
-    """Of the rows themselves; a table on disk is known by its own digest."""
+    """Of the rows themselves; a table on disk is known by its own digest, and by what is beside it."""
     if table.stored is not None:
-        return str(table.stored.digest)
+        beside = [leaf for leaf in jax.tree.leaves(table.names) if not isinstance(leaf, str)]
+        return str(table.stored.digest) + (f" {_digest(beside)}" if beside else "")
     return _digest([np.asarray(leaf)[: table.num_rows] for leaf in jax.tree.leaves(table.rows)])
 
 

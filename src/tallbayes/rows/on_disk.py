@@ -186,11 +186,15 @@ def open_table(path: str | Path, verify: bool = True) -> Stored:
 def map_table(stored: Stored, names: Any = None, units: Any = None) -> Table:
     """The rows on the device without a copy: on a CPU the mapped files themselves.
 
-    They are a dict by field, or a pytree like `names`, whose leaves are names of fields.
+    They are a dict by field, or a pytree like `names`, whose leaves are names of fields, or arrays that no file holds.
     """
     with jax.enable_x64(True):
         fields = {name: jax.device_put(array, may_alias=True) for name, array in stored.arrays().items()}
-        rows = fields if names is None else jax.tree.map(fields.__getitem__, names)
+
+        def placed(leaf: Any) -> Any:
+            return fields[leaf] if isinstance(leaf, str) else jax.device_put(leaf)
+
+        rows = fields if names is None else jax.tree.map(placed, names)
         units = jax.tree.map(lambda array: jax.device_put(np.asarray(array, np.float64)), units)
     return Table(rows, stored.num_rows, stored.shuffled, units, stored, names)
 

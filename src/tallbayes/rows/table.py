@@ -34,7 +34,7 @@ class Table:
 
     Where they are `shuffled`, the first m rows are a random sample of all. `units` are what a model needs to report its
     parameters in other terms than those of these rows. `stored` is the table on disk that holds the rows, if there is
-    one, and `names` a pytree like the rows of the names of its fields.
+    one, and `names` a pytree like the rows of the names of its fields, or of arrays that are beside it.
     """
 
     rows: Any
@@ -97,7 +97,7 @@ def make_table(arrays: Any, dtype: str, shuffle: bool = False, units: Any = None
     """
     num_rows = len(jax.tree.leaves(arrays)[0])
     capacity = capacity_for(num_rows)
-    order = _shuffled_order(num_rows) if shuffle else None
+    order = shuffled_order(num_rows) if shuffle else None
 
     def place(path: Any, array: np.ndarray) -> jax.Array:
         if array.dtype.kind in "iu":
@@ -113,7 +113,7 @@ def make_table(arrays: Any, dtype: str, shuffle: bool = False, units: Any = None
         return Table(jax.tree_util.tree_map_with_path(place, arrays), num_rows, shuffle, units)
 
 
-def _shuffled_order(num_rows: int) -> np.ndarray:
+def shuffled_order(num_rows: int) -> np.ndarray:
     """The permutation of `Generator.permutation`, held in half the memory."""
     order = np.arange(num_rows, dtype=np.int32 if num_rows < 2**31 else np.int64)
     np.random.default_rng(SHUFFLE_SEED).shuffle(order)

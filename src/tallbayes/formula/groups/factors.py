@@ -19,6 +19,7 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.groups.effects import Effects
 from tallbayes.results.parts import Factor
 from tallbayes.results.result import Result
+from tallbayes.rows.table import CHUNK_ROWS
 
 PROBABILITY = 0.95
 # Ends of effects that are no lines take a program for every few of them.
@@ -51,19 +52,26 @@ class Factors:
 
 def crossed_factor(by: str, group: GroupDesign, response: Any, first: int) -> Crossed:
     """`first` is the place of the first of its effects among the parameters."""
-    counts = np.bincount(group.codes, minlength=len(group.levels))
+    counts, sums = np.zeros(len(group.levels), np.int64), np.zeros(len(group.levels))
+    for start in range(0, len(group.codes), CHUNK_ROWS):
+        codes = group.codes[start : start + CHUNK_ROWS]
+        counts += np.bincount(codes, minlength=len(counts))
+        np.add.at(sums, codes, np.asarray(response[start : start + CHUNK_ROWS], np.float64))
     sizes = int(counts.min()), float(np.median(counts)), int(counts.max())
     factor = Factor(by, group.names, len(counts), int(counts.sum()), *sizes, first=first, spread=spread_of(group))
     with np.errstate(invalid="ignore"):
-        raw = np.bincount(group.codes, np.asarray(response, np.float64), minlength=len(counts)) / counts
+        raw = sums / counts
     return Crossed(factor, tuple(group.levels.names), counts.astype(np.float64), raw)
 
 
 def spread_of(group: GroupDesign) -> Spread:
     """The mean over rows of z z^T in the units of the table, where effects are A b: A^-T (mean of z z^T) A^-1."""
-    z = np.asarray(group.z, np.float64)
-    back = np.linalg.inv(group.to_own)
-    return tuple(tuple(float(each) for each in row) for row in back.T @ (z.T @ z / len(z)) @ back)
+    count, back = len(group.z), np.linalg.inv(group.to_own)
+    total = np.zeros(back.shape)
+    for start in range(0, count, CHUNK_ROWS):
+        z = np.asarray(group.z[start : start + CHUNK_ROWS], np.float64)
+        total += z.T @ z
+    return tuple(tuple(float(each) for each in row) for row in back.T @ (total / count) @ back)
 
 
 def with_factors(factors: Factors, result: Result) -> Result:

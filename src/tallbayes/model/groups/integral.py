@@ -67,8 +67,8 @@ class Groups:
     # Of a family whose integrals have a closed form: what makes it of these groups.
     closed: Callable[[Groups], Any] | None = field(default=None, repr=False)
     of_rows: bool = False
-    # Of a family: what a unit needs to know of its rows for T, by row; and T itself, lower triangular.
-    weigh_rows: Callable[[Any], Any] | None = field(default=None, repr=False)
+    # Of a family: w, by which a unit knows the sum of w z z^T over its rows; and T itself, of that, lower triangular.
+    weigh_rows: Callable[[Any], float] | None = field(default=None, repr=False)
     stretch: Callable[[Any, Any], Any] | None = field(default=None, repr=False)
     # Of a family: effects in theta of which a row reads that of its own level.
     reads: Columns = ()
@@ -138,7 +138,8 @@ class GroupIntegral:
         places = jnp.arange(length, dtype=jnp.int32)
         if length <= TOGETHER:
             return some((unit["rows"], places))
-        parts = jax.tree.map(lambda leaf: leaf.reshape(-1, TOGETHER, *leaf.shape[1:]), (unit["rows"], places))
+        count = -(-length // TOGETHER)
+        parts = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), (unit["rows"], places))
         return jnp.sum(jax.lax.map(jax.checkpoint(some), parts))
 
     def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:

@@ -11,7 +11,7 @@ have effects, crossed or nested, e hangs on the levels of a row: then e.e and Z^
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -68,25 +68,31 @@ class LinearIntegral:
     nodes: int = EXPECTATION_NODES
     reads: Reads | None = None
 
-    def units(self, arrays: Any, codes: np.ndarray, count: int) -> dict[str, Any] | None:
-        """Sums by group; None where there would be too many of them, or rows have effects of other factors."""
+    def units(self, head: Any, chunks: Iterable[tuple[np.ndarray, Any]], count: int) -> dict[str, Any] | None:
+        """Sums by group of rows that come in chunks, each with its rows' groups; None where there would be too many, or
+        rows have effects of other factors."""
         if self.is_crossed:
             return None
-        width = self.layout.width(arrays)
+        width = self.layout.width(head)
         columns = width + self.layout.intercept + self.size + 1
         if width > MOST_COLUMNS or count * columns**2 > MOST_NUMBERS:
             return None
-        y = np.asarray(arrays["y"], np.float64)
-        weights = np.asarray(arrays.get(WEIGHT, np.ones(len(y))), np.float64)
-        response = y - np.asarray(arrays["offset"], np.float64) if "offset" in arrays else y
-        whole = [*_columns(self.layout, arrays), *np.asarray(arrays["z0"], np.float64).T, response]
-        sums = np.empty((count, columns, columns))
-        for i, left in enumerate(whole):
-            for j, right in enumerate(whole[: i + 1]):
-                sums[:, i, j] = sums[:, j, i] = np.bincount(codes, weights * left * right, count)
-        rows = np.bincount(codes, weights, count)
-        raw = np.bincount(codes, weights * y, count) / np.where(rows > 0, rows, 1.0)
-        return {"sums": sums, "count": rows, "raw": raw, "group": np.arange(count, dtype=np.int32)}
+        sums, rows, raw = np.zeros((columns, columns, count)), np.zeros(count), np.zeros(count)
+        for codes, arrays in chunks:
+            y = np.asarray(arrays["y"], np.float64)
+            weights = np.asarray(arrays.get(WEIGHT, np.ones(len(y))), np.float64)
+            response = y - np.asarray(arrays["offset"], np.float64) if "offset" in arrays else y
+            whole = [*_columns(self.layout, arrays), *np.asarray(arrays["z0"], np.float64).T, response]
+            # In the order of the rows, however they come.
+            for i, left in enumerate(whole):
+                for j, right in enumerate(whole[: i + 1]):
+                    np.add.at(sums[i, j], codes, weights * left * right)
+            np.add.at(rows, codes, weights)
+            np.add.at(raw, codes, weights * y)
+        for i in range(columns):
+            sums[:i, i] = sums[i, :i]
+        raw /= np.where(rows > 0, rows, 1.0)
+        return {"sums": sums.transpose(2, 0, 1), "count": rows, "raw": raw, "group": np.arange(count, dtype=np.int32)}
 
     def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
         """log p_g."""

@@ -102,13 +102,12 @@ def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> E
     """A term that is not integrated, with what these rows say of the effects of its levels; `model` is the family's."""
     assert model.parts is not None
     extra = extra_of(model)
-    each = _information(model.parts.density, extra, rows, f"z{place}")
-    if WEIGHT in rows:
-        each = each * np.asarray(rows[WEIGHT], np.float64)[:, None, None]
-    flat, codes = each.reshape(len(each), -1), np.asarray(rows[f"level{place}"])
-    sums = np.stack([np.bincount(codes, column, term.levels) for column in flat.T], axis=-1)
+    each, z = _information(model.parts.density, extra, rows), np.asarray(rows[f"z{place}"], np.float64)
+    weights = each * np.asarray(rows.get(WEIGHT, np.ones(len(z))), np.float64)
+    codes = np.asarray(rows[f"level{place}"])
+    sums = [np.bincount(codes, weights * left * right, term.levels) for left in z.T for right in z.T]
     noise = extra if model.family in IN_UNITS_OF_NOISE else None
-    return replace(term, information=tuple(sums.ravel().tolist()), noise=noise)
+    return replace(term, information=tuple(np.stack(sums, axis=-1).ravel().tolist()), noise=noise)
 
 
 def extra_of(model: Model) -> str | None:
@@ -117,10 +116,10 @@ def extra_of(model: Model) -> str | None:
     return next((name for name in model.parts.scales if name not in ("coefficients", "intercept")), None)
 
 
-def _information(density: Callable[..., Any], extra: str | None, rows: Any, column: str = "z0") -> np.ndarray:
-    """C of some rows is the sum of these, (rows, q, q): -l'' z z^T at the common linear predictor that fits best."""
-    z = np.asarray(rows[column], np.float64)
-    some = np.unique(np.linspace(0, len(z) - 1, min(len(z), SAMPLE_ROWS)).astype(int))
+def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> float:
+    """w, of which C is the sum of w z z^T: the mean of -l'' at the common linear predictor that fits best."""
+    count = len(rows["y"])
+    some = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
     sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset") if name in rows}
 
     def value(eta: Any, row: Any) -> Any:
@@ -131,8 +130,7 @@ def _information(density: Callable[..., Any], extra: str | None, rows: Any, colu
         totals = jax.vmap(lambda eta: jnp.mean(jax.vmap(lambda row: value(eta, row))(sample)))(grid)
         eta = grid[jnp.argmax(jnp.where(jnp.isfinite(totals), totals, -jnp.inf))]
         bends = jax.vmap(lambda row: -jax.grad(jax.grad(value))(eta, row))(sample)
-    weight = max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
-    return weight * z[:, :, None] * z[:, None, :]
+    return max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
 
 
 def _closed(model: Model, terms: tuple[EffectTerm, ...], extra: str | None) -> Callable[[Groups], Any] | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
+from tallbayes.groups.placing import new_unit
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.groups.mixed import extra_of, with_effects
@@ -33,7 +34,6 @@ from tallbayes.posterior.group_predictions import (
     MixedOutcome,
     OwnOutcome,
     Predicted,
-    new_unit,
 )
 from tallbayes.posterior.observations import of_indicator
 from tallbayes.posterior.posterior import Posterior
@@ -188,7 +188,7 @@ def own_stream(result: Result, rows: Any, asked: Asked) -> Iterator[tuple[NewRow
     if not inputs:
         inputs = {by: np.zeros(len(column))}
     outcome = OwnOutcome(predict, known.integral)
-    unit = new_unit(target, posterior.anchor.mode, known)
+    unit = new_unit(target, posterior.anchor.mode, known.units["rows"])
     predictor = GroupPredictor(posterior, target.space, outcome, known, unit)
     found = predictor(inputs, known.places(column))
     count = len(column)
