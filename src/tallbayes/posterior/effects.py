@@ -31,6 +31,7 @@ from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.programs.compilation import compiled
+from tallbayes.programs.identity import Function, identify
 from tallbayes.programs.later import jax, jnp
 
 if TYPE_CHECKING:
@@ -77,10 +78,17 @@ def effects_of(posterior: Posterior, target: Target, units: Any, probability: fl
     from tallbayes.posterior.predictor import OwnResponse
 
     assert target.integrated is not None
-    response = OwnResponse(OfEffect(target, target.integrated.integral), lines=False, work=target.work(units))
-    found = _predictor(posterior, response, units).all(units)
-    off = _off_by_nodes(target, posterior.anchor.mode, units)
+    mode = posterior.anchor.mode
+    moments = _moments_of(target, target.integrated.integral, mode, units)
+    found = _predictor(posterior, OwnResponse(moments, lines=False, work=target.work(units)), units).all(units)
+    off = _off_by_nodes(target, moments, mode, units)
     return numbers_of(found, off, posterior.rungs.left, probability)
+
+
+def _moments_of(target: Target, integral: Any, mode: Floats, units: Any) -> Function:
+    """Known by what it computes: another fit of the same shape compiles nothing."""
+    unit = jax.tree.map(lambda leaf: np.asarray(leaf[0]), units)
+    return identify(OfEffect(target, integral), mode, unit)
 
 
 def numbers_of(found: Prediction, off: Floats, left: float, probability: float) -> EffectNumbers:
@@ -137,20 +145,19 @@ def _predictor(posterior: Posterior, response: OwnResponse, units: Any) -> Predi
     return replace(every, levels=tuple(each[:, :n] for each, n in zip(levels, need, strict=True)))
 
 
-def _off_by_nodes(target: Target, mode: Floats, units: Any) -> Floats:
+def _off_by_nodes(target: Target, moments: Function, mode: Floats, units: Any) -> Floats:
     """How far moments at the mode are from those by twice as many nodes and one."""
     assert target.integrated is not None
     integral = target.integrated.integral
     if not isinstance(integral, GroupIntegral):
         return np.zeros((1, MOMENTS * target.integrated.size))
-    finer = replace(integral, nodes=2 * integral.nodes + 1)
+    pair = moments, _moments_of(target, replace(integral, nodes=2 * integral.nodes + 1), mode, units)
     count, size = len(jax.tree.leaves(units)[0]), 256
     parts = []
     with jax.enable_x64(True):
         for start in range(0, count, size):
             index = np.minimum(np.arange(start, start + size), count - 1)
             part = jax.tree.map(lambda leaf, index=index: np.asarray(leaf)[index], units)
-            pair = OfEffect(target, integral), OfEffect(target, finer)
             parts.append(np.abs(np.asarray(compiled(_apart)(pair, part, np.asarray(mode, np.float64)))))
     return np.concatenate(parts)[:count]
 
@@ -223,7 +230,7 @@ def contrast_of(posterior: Posterior, response: OfContrast, item: Any, probabili
 
     levels = tuple(ends_of(posterior, level, np.float64) for level in range(len(posterior.points)))
     work = 1
-    if response.integral is not None and "units" in item:
+    if response.integral is not None and "rows" in item.get("units", ()):
         length = jax.tree.leaves(item["units"]["rows"])[0].shape[2]
         work = 2 * length * response.integral.nodes**response.integral.groups.size
     found = Predictor(posterior, OwnResponse(response, lines=False, work=work), levels, CONTRAST_PAIRS).all(item)
