@@ -71,7 +71,7 @@ def answer(question: str, file: str, cache: str | None, warm: int) -> dict[str, 
     jax.monitoring.register_event_duration_secs_listener(note)
     settings: dict[str, Any] = {"tolerance": TOLERANCE, "quantities": QUESTIONS[question]}
     with nullcontext() if cache is None else tb.cache_programs(cache):
-        result = tb.estimate(family, rows, **settings)
+        result = tb.estimate(family, rows, method=tb.Anchored(), **settings)
     ended = time.perf_counter()
     assert result.converged
     stages = {"reading rows": read - started, "import tallbayes": imported - read, "import jax": loaded - imported}
@@ -79,7 +79,7 @@ def answer(question: str, file: str, cache: str | None, warm: int) -> dict[str, 
     print(json.dumps(_with_threads_named(found)), flush=True)
     for seed in range(1, warm + 1):
         fresh, begun = rows_of(seed), time.perf_counter()
-        tb.estimate(family, fresh, **settings)
+        tb.estimate(family, fresh, method=tb.Anchored(), **settings)
         print(json.dumps(time.perf_counter() - begun), flush=True)
     return found
 

@@ -19,6 +19,7 @@ the latter by Edgeworth's expansion of D given theta, off by no more than its la
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -45,15 +46,10 @@ CONTRAST_PAIRS = 256
 MOMENTS = 4
 
 
-class OfEffect(NamedTuple):
-    """Moments of the effect of a unit, given theta: means, variances, third and fourth central moments."""
-
-    target: Target
-    integral: Any
-
-    def __call__(self, vector: jax.Array, unit: Any) -> jax.Array:
-        found = self.integral.moments(self.target.space.theta(vector), vector, unit)
-        return jnp.concatenate([jnp.ravel(each) for each in found])
+def _moments_at(target: Target, integral: Any, vector: jax.Array, unit: Any) -> jax.Array:
+    """Of the effect of a unit, given theta: means, variances, third and fourth central moments."""
+    found = integral.moments(target.space.theta(vector), vector, unit)
+    return jnp.concatenate([jnp.ravel(each) for each in found])
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +84,7 @@ def effects_of(posterior: Posterior, target: Target, units: Any, probability: fl
 def _moments_of(target: Target, integral: Any, mode: Floats, units: Any) -> Function:
     """Known by what it computes: another fit of the same shape compiles nothing."""
     unit = jax.tree.map(lambda leaf: np.asarray(leaf[0]), units)
-    return identify(OfEffect(target, integral), mode, unit)
+    return identify(partial(_moments_at, target, integral), mode, unit)
 
 
 def numbers_of(found: Prediction, off: Floats, left: float, probability: float) -> EffectNumbers:
