@@ -191,7 +191,7 @@ class HalfNormal:
         return shape
 
     def constrain(self, free: jax.Array) -> jax.Array:
-        return self.curve(free)[0]
+        return self.curve(jnp.asarray(free))[0]
 
     def unconstrain(self, value: Any) -> np.ndarray | jax.Array:
         """u = 2 sinh t with t - exp(-2 t) / 2 = log(c / s), by Newton's steps from below."""

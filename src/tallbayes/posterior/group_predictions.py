@@ -174,8 +174,7 @@ class OfRows(NamedTuple):
         """Densities and outcomes of one item."""
         rows = jax.tree.leaves(item["rows"])[0].shape[1]
         nodes = 1 if self.integral is None else self.integral.nodes**self.integral.groups.size
-        has_rows = self.integral is not None and "rows" in item["unit"]
-        length = jax.tree.leaves(item["unit"]["rows"])[0].shape[1] if has_rows else 0
+        length = jax.tree.leaves(item["unit"]["rows"])[0].shape[1] if "rows" in item.get("unit", ()) else 0
         new = self.outcome.nodes if isinstance(self.outcome, MixedOutcome) else 1
         return int(nodes * (length + rows * new))
 
