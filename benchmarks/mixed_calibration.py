@@ -162,7 +162,8 @@ def main() -> None:
         lines.complete(keys, path, run)
     stored = lines.read(path, Key)
     judge = partial(summarise, tolerance=given.tolerance)
-    found = [judge(name, [stored[key] for key in keys if key.problem == name and key in stored]) for name in given.only]
+    runs = {name: [stored[key] for key in keys if key.problem == name and key in stored] for name in given.only}
+    found = [judge(name, own) for name, own in runs.items() if own]
     for each in found:
         print({key: round(value, 3) if isinstance(value, float) else value for key, value in each.items()})
     (given.out / "mixed_calibration.json").write_text(json.dumps(found, indent=1) + "\n")

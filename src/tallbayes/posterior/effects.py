@@ -39,7 +39,12 @@ if TYPE_CHECKING:
     from tallbayes.posterior.predictor import OwnResponse, Predictor
 
 ACCURACY = 0.01
-FEWEST_PATHS, MOST_PATHS = 16, 256
+# Of a ladder by level, and of draws with weights.
+FEWEST_PATHS, MOST_PATHS, FEWEST_DRAWS = 16, 256, 512
+# Some hundred draws with weights know their own variance roughly, and mostly too low.
+MARGIN = 1.1
+# Of all units and points together.
+MOST_DENSITIES = 2**27
 PAIRS = 16
 PILOT_UNITS = 64
 CONTRAST_PAIRS = 256
@@ -77,6 +82,9 @@ def effects_of(posterior: Posterior, target: Target, units: Any, probability: fl
     mode = posterior.anchor.mode
     moments = _moments_of(target, target.integrated.integral, mode, units)
     found = _predictor(posterior, OwnResponse(moments, lines=False, work=target.work(units)), units).all(units)
+    if posterior.weighted is not None:
+        wider = {name: MARGIN * getattr(found, name) for name in ("standard_error", "sd_standard_error")}
+        found = replace(found, **wider)
     off = _off_by_nodes(target, moments, mode, units)
     return numbers_of(found, off, posterior.rungs.left, probability)
 
@@ -126,13 +134,20 @@ def _ends(probability: float, skew: Floats, excess: Floats) -> tuple[Floats, Flo
 
 
 def _predictor(posterior: Posterior, response: OwnResponse, units: Any) -> Predictor:
-    """With as many paths as bring the error of a mean to a small part of the effect's own sd."""
+    """With as many paths as bring the error of a mean to a small part of the effect's own sd; of draws with weights,
+    whose errors a few do not show, and of the Gaussian's own draws with as many as groups are few."""
     from tallbayes.posterior.predictor import Predictor, ends_of
 
     count = len(jax.tree.leaves(units)[0])
+    affordable = MOST_DENSITIES // (count * response.work)
+    pairs = int(np.clip(affordable // 4, PAIRS, CONTRAST_PAIRS))
+    is_weighted = posterior.weighted is not None
+    most = max(FEWEST_DRAWS, affordable) if is_weighted else MOST_PATHS
+    levels = [ends_of(posterior, level, np.float64)[:, :most] for level in range(len(posterior.points))]
+    every = Predictor(posterior, response, tuple(levels), pairs)
+    if is_weighted:
+        return every
     some = np.unique(np.linspace(0, count - 1, min(count, PILOT_UNITS)).astype(int))
-    levels = [ends_of(posterior, level, np.float64)[:, :MOST_PATHS] for level in range(len(posterior.points))]
-    every = Predictor(posterior, response, tuple(levels), PAIRS)
     pilot = every.all(jax.tree.map(lambda leaf: np.asarray(leaf)[some], units))
     size = pilot.mean.shape[1] // MOMENTS
     own = np.sqrt(np.maximum(pilot.mean[:, size : 2 * size] + pilot.sd[:, :size] ** 2, np.finfo(float).tiny))
