@@ -43,6 +43,8 @@ ACCURACY = 0.01
 FEWEST_PATHS, MOST_PATHS, FEWEST_DRAWS = 16, 256, 512
 # Some hundred draws with weights know their own variance roughly, and mostly too low.
 MARGIN = 1.1
+# Of an effect's sd: what draws far out, of which there are none, may add where groups are a handful.
+UNSEEN = 0.002
 # Of all units and points together.
 MOST_DENSITIES = 2**27
 PAIRS = 16
@@ -82,11 +84,13 @@ def effects_of(posterior: Posterior, target: Target, units: Any, probability: fl
     mode = posterior.anchor.mode
     moments = _moments_of(target, target.integrated.integral, mode, units)
     found = _predictor(posterior, OwnResponse(moments, lines=False, work=target.work(units)), units).all(units)
+    left = posterior.rungs.left
     if posterior.weighted is not None:
+        left += UNSEEN
         wider = {name: MARGIN * getattr(found, name) for name in ("standard_error", "sd_standard_error")}
         found = replace(found, **wider)
     off = _off_by_nodes(target, moments, mode, units)
-    return numbers_of(found, off, posterior.rungs.left, probability)
+    return numbers_of(found, off, left, probability)
 
 
 def _moments_of(target: Target, integral: Any, mode: Floats, units: Any) -> Function:
