@@ -154,7 +154,8 @@ def test_the_whitened_remainder_is_the_gradient_without_its_gaussian_part(by_han
     target, table, anchor = prepared(by_hand, diagonal)
     assert anchor.is_diagonal is diagonal
     kept = GRADIENTS[:2] if diagonal else GRADIENTS[-1:] if by_hand else [*GRADIENTS, *static_gradients()]
-    inputs = make_inputs(table, anchor, "float64", NUM_ROWS)
+    # Of a model by hand the prior is expanded by its matrix, as paths do.
+    inputs = make_inputs(table, anchor, "float64", NUM_ROWS, by_matrix=by_hand)
 
     def log_posterior(z):
         theta = anchor.mode + (anchor.whitening * z if diagonal else anchor.whitening @ z)
