@@ -14,7 +14,7 @@ from small_schools import FORMULA, NEW, SCHOOLS, Grid, fitted, grid, rows
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError
-from tallbayes.formula.groups.again import with_groups
+from tallbayes.formula.again import with_rows
 
 FAR = 5.0
 ASKED = [(0.0, 0), (1.0, 3), (-1.5, 7), (0.4, NEW), (2.0, NEW), (0.5, 3)]
@@ -100,14 +100,14 @@ def test_a_run_reads_the_groups_of_its_table_again(result: tb.Result, tmp_path: 
     lines = [f"{float(x)!r},{int(y)},{school}" for x, y, school in zip(*table.values(), strict=True)]
     path.write_text("\n".join(["x,y,school", *lines]))
     settings = {"data": str(path), "formula": FORMULA, "family": "logistic", "raw": True}
-    again, here = with_groups(loaded, settings).predict(table_of(ASKED)), result.predict(table_of(ASKED))
+    again, here = with_rows(loaded, settings).predict(table_of(ASKED)), result.predict(table_of(ASKED))
     assert np.all(np.abs(again.mean - here.mean) < FAR * np.hypot(again.error, here.error))
     path.write_text(path.read_text() + "\n0.5,1,s0")
     with pytest.raises(DataError, match="the table that was fitted"):
-        with_groups(loaded, settings).predict(table_of(ASKED))
+        with_rows(loaded, settings).predict(table_of(ASKED))
     path.unlink()
     with pytest.raises(InputError, match="a new group"):
-        with_groups(loaded, settings).predict(table_of(ASKED))
+        with_rows(loaded, settings).predict(table_of(ASKED))
 
 
 def test_two_groups_are_compared(result: tb.Result, reference: Grid) -> None:

@@ -172,9 +172,9 @@ def predict(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     with _uninterrupted():
         use_compile_cache_later()
-        from tallbayes.formula.groups.again import with_groups
+        from tallbayes.formula.again import with_rows
         from tallbayes.results.predictions import predict_batches
-    result = with_groups(result, settings)
+    result = with_rows(result, settings)
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
     asked |= {"keep": [name for given in options.keep or () for name in names_of(given, "--keep id,hour")]}
     asked |= {"interval": options.interval or None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
+from tallbayes.results.fitted import Fitted
 from tallbayes.results.parts import Cost, Level, Rates, Regression
 from tallbayes.results.result import Result
 from tallbayes.sampler.levels import Problem
@@ -81,6 +83,7 @@ def conclude(
         posterior=posterior,
         factors=factors,
         effect_source=effect_source(posterior, prepared),
+        fitted_source=partial(Fitted, prepared.target, prepared.table),
         regression=regression_of(prepared.target),
         random_tail=finished.randomised is not None,
         continuation=continuation,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,10 @@ from tallbayes.model.weights import weigh
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.progress import Report, reporter, teller
+from tallbayes.results.fitted import Fitted
 from tallbayes.results.parts import Regression
 from tallbayes.results.result import Result
-from tallbayes.setup.preparation import check_data
+from tallbayes.setup.preparation import check_data, place
 from tallbayes.structure import Structure
 from tallbayes.watch import aside, begin, watching
 from tallbayes.weighing.balance import STARTS, another_mode, balanced, find_mode, whitening_of
@@ -80,8 +81,8 @@ class SmallTable:
     def _constrained(self, moves: Floats) -> Floats:
         """How far theta moves when u does."""
         moved = moves.copy()
-        for place in self._positive:
-            moved[:, place] = np.exp(self.anchor.mode[place]) * np.expm1(moves[:, place])
+        for each in self._positive:
+            moved[:, each] = np.exp(self.anchor.mode[each]) * np.expm1(moves[:, each])
         return moved
 
     @property
@@ -99,10 +100,10 @@ class SmallTable:
         """E of `values` under the Gaussian: exact, also of exp of a normal number."""
         first = np.zeros(len(self.matrix))
         second = np.sum((self.matrix @ self.anchor.whitening) ** 2, axis=1)
-        for place in self._positive:
-            (rows,) = np.nonzero(self.matrix[:, place])
-            scale = self.matrix[rows, place] * np.exp(self.anchor.mode[place])
-            growth = float(self.anchor.covariance[place, place])
+        for each in self._positive:
+            (rows,) = np.nonzero(self.matrix[:, each])
+            scale = self.matrix[rows, each] * np.exp(self.anchor.mode[each])
+            growth = float(self.anchor.covariance[each, each])
             first[rows] = scale * np.expm1(growth / 2)
             second[rows] = scale**2 * (np.exp(2 * growth) - 2 * np.exp(growth / 2) + 1)
         return np.concatenate([first, second])
@@ -181,7 +182,14 @@ def _finished(
         notes=("modes: log-concave: one mode" if model.log_concave else SAME_MODE,),
     )
     extend = partial(_extend, asked, method, model)
-    return finish_weighing(weighing, asked, method, started, describe, extend)
+    found = finish_weighing(weighing, asked, method, started, describe, extend)
+    return found if isinstance(found, HandedOver) else replace(found, fitted_source=cache(partial(_fitted, asked)))
+
+
+def _fitted(asked: Question) -> Fitted:
+    """The rows where compiled programs can read them."""
+    placed = place(*_checked(asked), "float64", True, None)
+    return Fitted(placed.target, placed.table)
 
 
 def _extend(

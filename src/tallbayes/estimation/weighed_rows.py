@@ -29,6 +29,7 @@ from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats
 from tallbayes.progress import Report, reporter, teller
+from tallbayes.results.fitted import Fitted
 from tallbayes.results.result import Result
 from tallbayes.rows.table import Table
 from tallbayes.setup.preparation import Prepared, with_probe
@@ -269,7 +270,9 @@ def _described(prepared: Prepared, weighed: Weighed, **parts: Any) -> Result:
     found = conclude_weighed(weighed, standing_bias=prepared.integral_error, **parts)
     factors = factors_of(prepared)
     notes = (*(factor.note for factor in factors), *found.notes)
-    return replace(found, notes=notes, factors=factors, effect_source=effect_source(found.posterior, prepared))
+    own: dict[str, Any] = {"effect_source": effect_source(found.posterior, prepared)}
+    own["fitted_source"] = partial(Fitted, prepared.target, prepared.table)
+    return replace(found, notes=notes, factors=factors, **own)
 
 
 def _extend(wanted: WantedRows, weighing: Weighing, **changes: Any) -> Result:

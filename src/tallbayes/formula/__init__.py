@@ -15,6 +15,7 @@ streaming       the design of a table on disk
 design          `build_design`: in memory, or where the table is
 units           coefficients in the units of the table
 fit             `fit`: the door itself
+again           a run's table read again in another process
 
 From outside: `fit` and its tables of families, and `Encoding`, by which predictions make the columns of new rows.
 """

@@ -108,7 +108,7 @@ def fit(
             again = partial(_fit_again, formula, table, family, {**own, "weights": weights, "offset": offset}, options)
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
-        scales = _prior_scales(prior_scale, design.names)
+        scales = coefficient_scales(prior_scale, design.names)
         try:
             model = make_model(known, make, design, scales, intercept_scale, chosen)
             asked = accuracy | options | {"weights": design.weights, "progress": report}
@@ -237,7 +237,7 @@ def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., 
             )
 
 
-def _prior_scales(given: Any, names: tuple[str, ...]) -> Any:
+def coefficient_scales(given: Any, names: tuple[str, ...]) -> Any:
     """One number, or one for every column."""
     if isinstance(given, Mapping):
         for name in given:

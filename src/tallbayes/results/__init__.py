@@ -2,6 +2,7 @@
 
 parts          what a result is made of: levels, rates, cost, regression, factors of groups, other modes
 result         `Result`
+fitted         the rows of a fit, for what is asked of all of them
 terms          what the names of coefficients say, and which of them stand alone
 coefficients   mean, sd and interval of every parameter, each number with its error
 verdict        which numbers are as accurate as was asked, and which are not

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
+    from tallbayes.results.fitted import Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
 
@@ -97,6 +98,7 @@ class Result:
     stored_effects: tuple[Effects, ...] = ()
     stored_partition: VariancePartition | None = None
     effect_source: EffectSource | None = field(default=None, repr=False)
+    fitted_source: Callable[[], Fitted] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:

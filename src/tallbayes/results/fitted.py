@@ -1,0 +1,30 @@
+"""The rows of a fit as it read them, with the model bound to them: what is asked of all rows afterwards reads these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tallbayes.errors import InputError, explain
+from tallbayes.model.model import Target
+from tallbayes.rows.table import Table
+
+if TYPE_CHECKING:
+    from tallbayes.results.result import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model bound to its rows, in fitted units; with groups, a row of the table is a unit of them."""
+
+    target: Target
+    table: Table
+
+
+def fitted_of(result: Result) -> Fitted:
+    """What a result was fitted to, found when it is first asked for; an error where it is not to be had."""
+    if result.fitted_source is None:
+        got = "a result that has them no longer, as one read from a file"
+        hint = "the result in the process that fitted it, or a run of tallbayes fit --out whose table is in its place"
+        raise InputError(explain("a result with the rows that it was fitted to", got, hint))
+    return result.fitted_source()
