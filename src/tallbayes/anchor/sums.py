@@ -23,7 +23,7 @@ from tallbayes.gaussian.whitening import DenseWhitening
 from tallbayes.model.groups.derivatives import derivatives_of
 from tallbayes.model.model import Target
 from tallbayes.programs.later import jax, jitted, jnp
-from tallbayes.rows.table import TILE_ROWS
+from tallbayes.rows.table import tile_rows
 
 # Hermite's nodes a predictor, where there are several, of a rule and of the coarser one that it is held against; of a
 # single one the trapezoidal rule with steps of 1/4, against 1/2.
@@ -66,16 +66,17 @@ def likelihood_sums(
     add_terms = _add_predictor_terms if target.predictor is not None else _add_general_terms
     if curvature is Curvature.DENSE and target.integrated is not None and target.integrated.reads is not None:
         add_terms = _add_near_terms
+    length = tile_rows(rows)
 
     def tile(index: jax.Array, sums: Any) -> Any:
-        first = start + index * TILE_ROWS
-        part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype), rows)
-        weights = (first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop).astype(theta.dtype)
+        first = start + index * length
+        part = jax.tree.map(lambda leaf: _slice(leaf, first, length, theta.dtype), rows)
+        weights = (first + jnp.arange(length, dtype=jnp.int32) < stop).astype(theta.dtype)
         return add_terms(target, part, weights, theta, curvature, sums)
 
     if before is None:
         before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(target, curvature))
-    return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, before)
+    return jax.lax.fori_loop(0, (stop - start + length - 1) // length, tile, before)
 
 
 @jitted(static_argnums=0)
@@ -93,17 +94,18 @@ def averaged_sums(
 
     The error is a bound in whitened units, and a loose one: it is that of the coarser of two rules.
     """
+    length = tile_rows(rows)
 
     def tile(index: jax.Array, sums: Any) -> Any:
-        first = start + index * TILE_ROWS
-        part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype), rows)
-        weights = (first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop).astype(theta.dtype)
+        first = start + index * length
+        part = jax.tree.map(lambda leaf: _slice(leaf, first, length, theta.dtype), rows)
+        weights = (first + jnp.arange(length, dtype=jnp.int32) < stop).astype(theta.dtype)
         here = _add_predictor_terms(target, part, weights, theta, Curvature.DENSE, sums[:3])
         terms, error = _averaged_terms(target, part, theta, whitening)
         averaged = _add_terms(target, part, weights, terms, Curvature.DENSE, sums[3:6])
         return *here, *averaged, sums[6] + jnp.sum(weights * error)
 
-    return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, before)
+    return jax.lax.fori_loop(0, (stop - start + length - 1) // length, tile, before)
 
 
 def can_average(target: Target) -> bool:
@@ -170,8 +172,8 @@ def shapes_of_sums(target: Target, curvature: Curvature) -> tuple[tuple[int, ...
     return (), (d,), (k,), (k, m), (m, m)
 
 
-def _slice(leaf: jax.Array, first: jax.Array, dtype: Any) -> jax.Array:
-    part = jax.lax.dynamic_slice_in_dim(leaf, first, TILE_ROWS)
+def _slice(leaf: jax.Array, first: jax.Array, length: int, dtype: Any) -> jax.Array:
+    part = jax.lax.dynamic_slice_in_dim(leaf, first, length)
     return part.astype(dtype) if jnp.issubdtype(part.dtype, jnp.floating) else part
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.groups.units import Grouping
+from tallbayes.groups.units import Grouping, by_place, places_of_groups
+from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.model import Target
 from tallbayes.posterior.effects import effects_of
 from tallbayes.posterior.posterior import Posterior
@@ -18,7 +19,7 @@ from tallbayes.rows.table import by_blocks
 from tallbayes.setup.preparation import Placed, Prepared
 
 if TYPE_CHECKING:
-    from tallbayes.posterior.group_predictions import KnownGroups
+    from tallbayes.groups.known import KnownGroups
 
 
 def effect_source(posterior: Posterior | None, prepared: Prepared) -> EffectSource | None:
@@ -41,10 +42,11 @@ def factors_of(prepared: Prepared) -> tuple[Factor, ...]:
 
 def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
     target, grouping, units = prepared.target, prepared.grouping, units_of(prepared)
+    assert target.integrated is not None
     found = effects_of(posterior, target, units)
-    order = np.argsort(units["group"])
+    order, size = places_of_groups(units), target.integrated.size
     kept = (*NUMBERS, "within")
-    own: dict[str, Any] = {name: getattr(found, name)[order] for name in kept}
+    own: dict[str, Any] = {name: getattr(found, name).reshape(-1, size)[order] for name in kept}
     return (
         Effects(
             by=grouping.by,
@@ -59,11 +61,11 @@ def _find(posterior: Posterior, prepared: Prepared) -> tuple[Effects, ...]:
 
 def known_groups(prepared: Prepared | Placed) -> KnownGroups:
     """The groups of a fit, by what their column holds."""
-    from tallbayes.posterior.group_predictions import KnownGroups
+    from tallbayes.groups.known import KnownGroups
 
     integrated, units = prepared.target.integrated, units_of(prepared)
     assert integrated is not None
-    return KnownGroups(integrated.integral, units, prepared.grouping.levels, np.argsort(units["group"]))
+    return KnownGroups(integrated.integral, units, prepared.grouping.levels, places_of_groups(units))
 
 
 def units_of(prepared: Prepared | Placed) -> Any:
@@ -86,12 +88,14 @@ def _names(target: Target) -> tuple[str, ...]:
 
 
 def raw_means(units: Any) -> np.ndarray:
-    """The mean response of every unit."""
+    """The mean response of every group, by its place among all places for groups."""
     if "raw" in units:
         return np.asarray(units["raw"], np.float64)
-    rows, count = units["rows"], units["count"]
+    rows, count = units["rows"], by_place(units, np.asarray(units["count"]))
     if not isinstance(rows, dict) or "y" not in rows or np.ndim(rows["y"]) != 2:
         return np.full(len(count), np.nan)
+    if is_bundle(units):
+        return _raw_sums_of_bundles(units) / np.maximum(count, 1)
     places = np.arange(rows["y"].shape[1])
 
     def mean(start: int, stop: int) -> np.ndarray:
@@ -99,3 +103,14 @@ def raw_means(units: Any) -> np.ndarray:
         return np.sum(np.where(places < own[:, None], y, 0.0), axis=1) / np.maximum(own, 1)
 
     return np.concatenate(by_blocks(mean, rows["y"]))
+
+
+def _raw_sums_of_bundles(units: Any) -> np.ndarray:
+    """Sums of the response by place."""
+    strip, filled = (np.asarray(units[name]) for name in ("strip", "filled"))
+    slots, found = units["group"].shape[1], []
+    for y, own, count in zip(units["rows"]["y"], strip, filled, strict=True):
+        parts = np.asarray(y, np.float64).reshape(len(own), -1)
+        sums = np.sum(np.where(np.arange(parts.shape[1]) < count[:, None], parts, 0.0), axis=1)
+        found.append(np.bincount(own, sums, slots))
+    return np.concatenate(found)

@@ -2,7 +2,7 @@
 
     count    which groups there are, and how many rows each has        a pass over the column of the groups
     deal     every row, checked, to the bucket of its group            one pass
-    write    bucket after bucket, the rows of each group side by side and padded to one length
+    write    bucket after bucket, the rows of each group side by side, as `bundling` plans it
 
 Groups are put in random order, as the rows of a table are; the rows of one stay in theirs. Units are the rows of a
 table on disk, in a folder that is removed with the last who holds it; what is known of a group beside its rows is a few
@@ -24,15 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tallbayes.groups.bundling import Bundling, plan_units
 from tallbayes.groups.units import (
     Grouping,
     Information,
     Units,
     group_values,
     make_units,
-    padded_length,
     too_uneven,
-    unit_index,
 )
 from tallbayes.model.groups.integral import Groups
 from tallbayes.model.space import Space
@@ -41,8 +40,8 @@ from tallbayes.rows.shuffling import buckets_for, write_whole
 from tallbayes.rows.table import CHUNK_ROWS, shuffled_order
 from tallbayes.watch import begin_pass, count_rows
 
-# Among the fields of a row that is dealt: the place of its unit.
-UNIT = "@unit"
+# Among the fields of a row that is dealt: the number of its group.
+GROUP = "@group"
 SAMPLE_ROWS = 4_096
 
 
@@ -107,11 +106,11 @@ class RowsOnDisk:
         """Without nodes yet, in random order, and where their rows lie."""
         grouping, scratch = self.grouping, Scratch(_folder_of(self.arrays))
         information = Information(groups, self._sample(), grouping.count)
-        order = shuffled_order(grouping.count)
-        stored = _Dealing(scratch.path, grouping, order, self.num_rows).write(self.chunks(), information)
-        rows = {name: array[: len(order)] for name, array in stored.arrays().items()}
-        known = {"rows": rows, **{name: each[order] for name, each in information.found.items()}}
-        return make_units(known, grouping.counts, order, groups, space.dimension), UnitsOnDisk(stored, scratch)
+        plan = plan_units(grouping.counts, shuffled_order(grouping.count))
+        stored = _Dealing(scratch.path, plan, self.num_rows).write(self.chunks(), information)
+        rows = {name: array[: plan.units] for name, array in stored.arrays().items()}
+        known = {"rows": rows, **{name: plan.at_places(each) for name, each in information.found.items()}}
+        return make_units(known, plan, groups, space.dimension), UnitsOnDisk(stored, scratch)
 
     def _parts(self) -> Iterator[slice]:
         return (slice(start, start + CHUNK_ROWS) for start in range(0, self.num_rows, CHUNK_ROWS))
@@ -124,46 +123,45 @@ class RowsOnDisk:
         return self.check({name: np.asarray(array[part]) for name, array in self.arrays.items()})
 
 
+@dataclass(frozen=True, eq=False)
 class _Dealing:
-    """Rows on their way to units: `order` says which group is at each place."""
+    """Rows on their way to the units of a plan."""
 
-    def __init__(self, folder: Path, grouping: Grouping, order: np.ndarray, num_rows: int) -> None:
-        self.folder, self.num_rows = folder, num_rows
-        self.counts, self.length = grouping.counts[order], padded_length(grouping.counts)
-        self.place = np.empty(len(order), np.int32)
-        self.place[order] = np.arange(len(order), dtype=np.int32)
+    folder: Path
+    plan: Bundling
+    num_rows: int
 
     def write(self, chunks: Iterator[tuple[np.ndarray, dict[str, Any]]], information: Information) -> Stored:
         """The table of units."""
         first = next(chunks)
         fields = [(name, array.dtype, array.shape[1:]) for name, array in first[1].items()]
-        record, total = np.dtype([(UNIT, np.int32), *fields]), len(self.counts)
+        record, total, length = np.dtype([(GROUP, np.int32), *fields]), self.plan.units, self.plan.length
         row_bytes = record.itemsize - np.dtype(np.int32).itemsize
         self._require_room(row_bytes)
-        buckets = buckets_for(total * self.length * row_bytes)
+        buckets = buckets_for(total * length * row_bytes)
         each = -(-total // buckets)
         for codes, rows in chain([first], chunks):
             information.add(codes, rows)
-            self._deal(record, self.place[codes], rows, each)
+            self._deal(record, codes, rows, each)
         partial = self.folder / "units.partial"
         partial.mkdir()
-        made = tuple(Field(name, str(dtype), (self.length, *shape)) for name, dtype, shape in fields)
+        made = tuple(Field(name, str(dtype), (length, *shape)) for name, dtype, shape in fields)
         with ExitStack() as stack:
             files = {field.name: stack.enter_context(open(partial / field.file, "wb", 0)) for field in made}
             for start in range(0, total, each):
-                self._write(record, start, self.counts[start : start + each], files)
-        return seal(Stored(partial, total, True, made, {}), self.folder / "units")
+                self._write(record, start, min(start + each, total), files)
+        return seal(Stored(partial, total, True, made, {}, least=1), self.folder / "units")
 
     def _bucket(self, start: int) -> Path:
         return self.folder / f"{start}.bucket"
 
-    def _deal(self, record: np.dtype, places: np.ndarray, arrays: dict[str, Any], each: int) -> None:
+    def _deal(self, record: np.dtype, codes: np.ndarray, arrays: dict[str, Any], each: int) -> None:
         """Append rows to the files of their buckets, each of so many units."""
-        rows = np.empty(len(places), record)
-        rows[UNIT] = places
+        rows = np.empty(len(codes), record)
+        rows[GROUP] = codes
         for name, array in arrays.items():
             rows[name] = array
-        bucket = (places // each).astype(np.uint16)
+        bucket = (self.plan.unit[codes] // each).astype(np.uint16)
         rows = rows[np.argsort(bucket, kind="stable")]
         ends = np.cumsum(np.bincount(bucket))
         for number, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
@@ -171,19 +169,19 @@ class _Dealing:
                 with open(self._bucket(number * each), "ab", 0) as file:
                     write_whole(file.fileno(), rows[begin:end])
 
-    def _write(self, record: np.dtype, start: int, counts: np.ndarray, files: dict[str, Any]) -> None:
+    def _write(self, record: np.dtype, start: int, stop: int, files: dict[str, Any]) -> None:
         """The units of a bucket."""
         rows = np.fromfile(self._bucket(start), record)
-        index = unit_index(rows[UNIT] - start, counts, self.length)
+        index = self.plan.index(rows[GROUP], start, stop)
         for name, file in files.items():
             write_whole(file.fileno(), np.take(np.ascontiguousarray(rows[name]), index, axis=0))
         self._bucket(start).unlink()
 
     def _require_room(self, row_bytes: int) -> None:
-        padded, free = len(self.counts) * self.length, shutil.disk_usage(self.folder).free
+        padded, free = self.plan.units * self.plan.length, shutil.disk_usage(self.folder).free
         if (padded + self.num_rows) * row_bytes > free:
             expected = f"groups that fill {free / 2**30:.0f} GB at the most when padded, which are free"
-            raise too_uneven(expected, len(self.counts), self.length, self.num_rows)
+            raise too_uneven(expected, self.plan)
 
 
 def are_mapped(arrays: Any) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tallbayes.anchor.importance import in_float64
 from tallbayes.errors import NoConvergenceError, explain
+from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.groups.matrices import cholesky
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -28,7 +29,7 @@ FRACTIONS = (1.0, 0.5, 0.25, 0.0625, 0.0078125)
 MOST_STEPS = 60
 # In sds of the effect given theta.
 CLOSE = 1e-5
-PART_UNITS = 512
+PART_UNITS, PART_ROWS = 512, 2**20
 LEAST_CURVATURE = 1e-8
 
 
@@ -48,7 +49,7 @@ class Nodes(NamedTuple):
 def find_nodes(target: Target, table: Table, vector: Floats, count: int | None = None) -> Nodes:
     """Of the first `count` units of a table, or of all, padding included."""
     stop = table.capacity if count is None else count
-    size = min(PART_UNITS, table.capacity)
+    size = min(PART_UNITS, table.capacity, max(1, PART_ROWS // jax.tree.leaves(table.rows["rows"])[0].shape[1]))
     parts = []
     with jax.enable_x64(True):
         for first in range(0, stop, size):
@@ -62,7 +63,7 @@ def find_nodes(target: Target, table: Table, vector: Floats, count: int | None =
 def require_nodes(nodes: Nodes) -> None:
     """Refuse a point at which a group has none."""
     if not nodes.are_finite:
-        lost = int(np.sum(~np.isfinite(nodes.root).all(axis=(1, 2))))
+        lost = int(np.sum(~np.isfinite(nodes.root).all(axis=(-2, -1))))
         raise NoConvergenceError(
             explain(
                 "the log likelihood of every group to be finite near the mode of its effect",
@@ -90,45 +91,68 @@ def _nodes(static: tuple[Target, int], rows: Any, start: jax.Array, vector: jax.
 
 
 def _of_unit(target: Target, vector: jax.Array, unit: Any) -> Nodes:
+    """Of a unit, and of a bundle group by group, on a leading axis."""
+    if is_bundle(unit):
+        return _of_groups(target, vector, unit)
+    alone = _of_groups(target, vector, unit)
+    return Nodes(*(each[0] for each in alone))
+
+
+def _of_groups(target: Target, vector: jax.Array, unit: Any) -> Nodes:
+    """Of the J groups of a unit, side by side: what one of them adds hangs on no other's effect."""
     assert target.integrated is not None
     assert target.integrated.joint is not None
-    joint, reads = target.integrated.joint.call, target.integrated.reads
+    joint, reads, size = target.integrated.joint.call, target.integrated.reads, target.integrated.size
     if reads is not None:
         vector = reads.near(vector, unit)
+    several = is_bundle(unit)
 
-    def value(b: jax.Array) -> jax.Array:
-        return joint(vector, b, unit)
+    def values(b: jax.Array) -> jax.Array:
+        return joint(vector, b, unit) if several else joint(vector, b[0], unit)[None]
+
+    def slopes(u: jax.Array, b: jax.Array) -> jax.Array:
+        return jax.grad(lambda each: jnp.sum(joint(u, each if several else each[0], unit)))(b)
 
     def look(b: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The step, its length in sds, and H^-1's root."""
-        gradient, curvature = jax.grad(value)(b), -jax.hessian(value)(b)
-        if len(b) == 1:
-            width = jnp.maximum(jnp.abs(curvature), LEAST_CURVATURE)
-            return gradient / width[0], jnp.abs(gradient[0]) / jnp.sqrt(width[0, 0]), 1 / width
-        values, vectors = jnp.linalg.eigh(curvature)
-        turned = jnp.maximum(jnp.abs(values), LEAST_CURVATURE)
-        slope = vectors.T @ gradient
-        return vectors @ (slope / turned), jnp.sqrt(jnp.sum(slope**2 / turned)), (vectors / turned) @ vectors.T
+        """Steps, their lengths in sds, and H^-1."""
+        gradient = slopes(vector, b)
+        directions = jnp.broadcast_to(jnp.eye(size, dtype=b.dtype)[:, None, :], (size, *b.shape))
+        bends = jax.vmap(lambda each: jax.jvp(lambda at: slopes(vector, at), (b,), (each,))[1])(directions)
+        return jax.vmap(_newton)(gradient, -jnp.moveaxis(bends, 0, 2))
 
     def improve(state: Any) -> Any:
         b, here, step, _, taken = state
-        moves = jnp.asarray(FRACTIONS, b.dtype)[:, None] * step
-        values = jnp.where(jnp.isnan(there := jax.vmap(lambda move: value(b + move))(moves)), -jnp.inf, there)
-        best = jnp.argmax(values)
-        rises = values[best] > here
-        b = jnp.where(rises, b + moves[best], b)
+        moves = jnp.asarray(FRACTIONS, b.dtype)[:, None, None] * step
+        there = jax.vmap(lambda move: values(b + move))(moves)
+        there = jnp.where(jnp.isnan(there), -jnp.inf, there)
+        best = jnp.argmax(there, axis=0)[None]
+        value = jnp.take_along_axis(there, best, axis=0)[0]
+        rises = value > here
+        b = jnp.where(rises[:, None], b + jnp.take_along_axis(moves, best[:, :, None], axis=0)[0], b)
         step, left, _ = look(b)
-        return b, value(b), step, jnp.where(rises, left, 0.0), taken + 1
+        return b, values(b), step, jnp.where(rises, left, 0.0), taken + 1
 
     def goes_on(state: Any) -> jax.Array:
         _, _, _, left, taken = state
-        return (left > CLOSE) & (taken < MOST_STEPS)
+        return jnp.any(left > CLOSE) & (taken < MOST_STEPS)
 
-    start = unit["centre"] + unit["slope"] @ vector
+    start = jnp.reshape(unit["centre"] + unit["slope"] @ vector, (-1, size))
     step, left, _ = look(start)
-    first = (start, value(start), step, left, jnp.int32(0))
+    first = (start, values(start), step, left, jnp.int32(0))
     b = jax.lax.while_loop(goes_on, improve, first)[0]
     _, left, covariance = look(b)
-    cross = jax.jacrev(lambda u: jax.grad(lambda each: joint(u, each, unit))(b))(vector)
-    slope = covariance @ cross
-    return Nodes(b - slope @ vector, slope, cholesky(covariance), left)
+    # Of one group by its few effects, of many by theta's numbers, of which there are fewer then.
+    derivative = jax.jacfwd if several else jax.jacrev
+    slope = covariance @ derivative(lambda u: slopes(u, b))(vector)
+    return Nodes(b - slope @ vector, slope, jax.vmap(cholesky)(covariance), left)
+
+
+def _newton(gradient: jax.Array, curvature: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The step, its length in sds, and H^-1."""
+    if len(gradient) == 1:
+        width = jnp.maximum(jnp.abs(curvature), LEAST_CURVATURE)
+        return gradient / width[0], jnp.abs(gradient[0]) / jnp.sqrt(width[0, 0]), 1 / width
+    values, vectors = jnp.linalg.eigh(curvature)
+    turned = jnp.maximum(jnp.abs(values), LEAST_CURVATURE)
+    slope = vectors.T @ gradient
+    return vectors @ (slope / turned), jnp.sqrt(jnp.sum(slope**2 / turned)), (vectors / turned) @ vectors.T

@@ -166,7 +166,8 @@ def _on_device(gathered: Gathered, asked_precision: str | None, shuffle: bool) -
         unit = jax.tree.map(lambda array: np.asarray(array[0]), gathered.units)
         precise = any(field.dtype == "float64" for field in stored.fields)
         precision = "float64" if precise or not runs_in_float32(target, unit) else "float32"
-    beside = make_table({name: each for name, each in gathered.units.items() if name != "rows"}, precision).rows
+    known = {name: each for name, each in gathered.units.items() if name != "rows"}
+    beside = make_table(known, precision, least=1).rows
     table = map_table(stored, units=model.units)
     return Placed(target, replace(table, rows={**beside, "rows": table.rows}), start, precision, asked_precision)
 

@@ -1,8 +1,9 @@
-"""Units: the rows of every group side by side, padded to one length.
+"""Units: the rows of every group side by side, padded to one length; or of several groups, where they are of very
+different size (`bundling`).
 
-A unit is {"rows": a pytree of (length, ...), "count": how many of them are the group's, "group": its number, the
-"centre", "slope" and "root" of its nodes if it has any, and what it "reads" of u where that is little}. Padding repeats
-a row of the group and counts for nothing.
+A unit of one group is {"rows": a pytree of (length, ...), "count": how many of them are the group's, "group": its
+number, the "centre", "slope" and "root" of its nodes if it has any, and what it "reads" of u where that is little}.
+Padding repeats a row of the group and counts for nothing.
 
 Rows that are in memory are put together at once; those on disk in `gathering`.
 """
@@ -16,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.model.groups.integral import TOGETHER, Groups
+from tallbayes.groups.bundling import Bundling, plan_units
+from tallbayes.model.groups.bundles import groups_in, is_bundle
+from tallbayes.model.groups.integral import Groups
 from tallbayes.model.groups.reads import Reads, find_reads
 from tallbayes.model.space import Space
 from tallbayes.moments import Floats
@@ -26,9 +29,8 @@ from tallbayes.rows.table import CHUNK_ROWS
 
 # Of memory: padded rows of groups of very different size are mostly padding.
 MOST_BYTES = 2**32
-STEP = 16
-# Rows that a processor takes at a time.
-LANES = 8
+# Of groups taken out of bundles.
+LENGTHS = tuple(4**k for k in range(1, 17))
 
 Units = dict[str, Any]
 
@@ -71,20 +73,22 @@ class RowsInMemory:
     def units(self, groups: Groups, space: Space) -> tuple[Units, None]:
         """Without nodes yet, in the order of the groups."""
         counts, arrays, dimension = self.grouping.counts, self.arrays, space.dimension
-        length = padded_length(counts, bool(groups.reads))
-        _require_memory(arrays, len(counts), length)
-        index = unit_index(self.codes, counts, length)
+        # What a unit reads of other factors' effects is found for one group.
+        alone = bool(groups.reads)
+        plan = plan_units(counts, alone=alone, finely=alone)
+        _require_memory(arrays, plan)
+        index = plan.index(self.codes)
         information = Information(groups, arrays, len(counts))
         for codes, part in self.chunks():
             information.add(codes, part)
-        known: Units = dict(information.found)
+        known: Units = {name: plan.at_places(each) for name, each in information.found.items()}
         if groups.reads:
             known["reads"], places = find_reads(groups.reads, arrays, self.codes, len(counts))
             arrays = {**arrays, **places}
             one = {"reads": {name: own[0] for name, own in known["reads"].items()}}
             dimension = Reads(space, groups.reads).count(one)
         known["rows"] = jax.tree.map(lambda array: array[index], arrays)
-        return make_units(known, counts, np.arange(len(counts), dtype=np.int32), groups, dimension), None
+        return make_units(known, plan, groups, dimension), None
 
 
 class Information:
@@ -110,22 +114,52 @@ class Information:
                 np.add.at(self.sums[j, k], codes, self.weight * left * right)
 
 
-def make_units(known: Units, counts: np.ndarray, order: np.ndarray, groups: Groups, dimension: int) -> Units:
-    """Those of the groups in this order, which have no nodes yet, and none at all where there is a closed form; `known`
-    is what is in it already."""
-    numbers = {"count": counts[order].astype(np.int32), "group": order.astype(np.int32)}
-    nodes = no_nodes(len(order), groups.size, dimension) if groups.closed is None else {}
-    return {**known, **numbers, **nodes}
+def make_units(known: Units, plan: Bundling, groups: Groups, dimension: int) -> Units:
+    """Those of a plan, which have no nodes yet, and none at all where there is a closed form; `known` is what they have
+    already."""
+    numbers = {
+        "count": plan.at_places(plan.counts.astype(np.int32)),
+        "group": plan.at_places(np.arange(len(plan.counts), dtype=np.int32), empty=-1),
+    }
+    nodes = {}
+    if groups.closed is None:
+        nodes = no_nodes(plan.units * max(plan.slots, 1), groups.size, dimension)
+        if not plan.is_plain:
+            nodes = {name: each.reshape(plan.units, plan.slots, *each.shape[1:]) for name, each in nodes.items()}
+    return {**known, **numbers, **nodes, **plan.in_strips()}
 
 
-def unit_index(codes: np.ndarray, counts: np.ndarray, length: int) -> np.ndarray:
-    """Which row stands at each place of each unit, (units, length); what pads repeats a group's first row."""
-    order = np.argsort(codes, kind="stable").astype(np.int32 if len(codes) < 2**31 else np.int64)
-    firsts = np.cumsum(counts) - counts
-    index = np.repeat(order[firsts][:, None], length, axis=1)
-    sorted_codes = codes[order]
-    index[sorted_codes, np.arange(len(codes)) - firsts[sorted_codes]] = order
-    return index
+def places_of_groups(units: Units) -> np.ndarray:
+    """Of every group by its number, where it stands among all places for groups, those of bundles one after another."""
+    groups = np.ravel(units["group"])
+    found = np.flatnonzero(groups >= 0)
+    return found[np.argsort(groups[found], kind="stable")]
+
+
+def by_place(units: Units, values: np.ndarray) -> np.ndarray:
+    """What is known of each group, (units, ...), or (units, slots, ...) of bundles, one place after another."""
+    return values.reshape(-1, *values.shape[2:]) if is_bundle(units) else values
+
+
+def one_group_each(units: Units, places: np.ndarray, length: int) -> Units:
+    """The groups at these places as units of their own, padded to this length; units of one group are as they are."""
+    if not is_bundle(units):
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[places], units)
+    which, slot = np.divmod(places, units["group"].shape[1])
+    found = {name: np.asarray(leaf)[which, slot] for name, leaf in groups_in(units).items()}
+    strip_rows = jax.tree.leaves(units["rows"])[0].shape[1] // units["strip"].shape[1]
+    is_own = (units["strip"][which] == slot[:, None]) & (units["filled"][which] > 0)
+    at = np.minimum(np.arange(length), np.maximum(found["count"][:, None] - 1, 0))
+    at = np.argmax(is_own, axis=1)[:, None] * strip_rows + at
+    return {**found, "rows": jax.tree.map(lambda leaf: np.asarray(leaf)[which[:, None], at], units["rows"])}
+
+
+def lengths_of_groups(units: Units, places: np.ndarray) -> np.ndarray:
+    """To how many rows the groups at these places are padded as units of their own: one of a few lengths."""
+    if not is_bundle(units):
+        return np.zeros(len(places), np.int64)
+    counts = np.ravel(units["count"])[places]
+    return np.asarray(LENGTHS)[np.searchsorted(LENGTHS, counts)]
 
 
 def take_out(data: Any, groups: Groups) -> tuple[Any, Any]:
@@ -169,27 +203,16 @@ def no_nodes(count: int, size: int, dimension: int) -> dict[str, Floats]:
     return {"centre": np.zeros((count, size)), "slope": np.zeros((count, size, dimension)), "root": root}
 
 
-def padded_length(counts: np.ndarray, finely: bool = False) -> int:
-    """Of units: a power of two, or as many equal parts as it takes; for units that take longer by far than a program,
-    more finely."""
-    most = int(counts.max())
-    if finely and STEP < most <= TOGETHER:
-        return -(-most // STEP) * STEP
-    if most <= TOGETHER:
-        return 1 << max(most - 1, 0).bit_length()
-    parts = -(-most // TOGETHER)
-    return -(-most // (parts * LANES)) * parts * LANES
-
-
-def _require_memory(arrays: Any, count: int, length: int) -> None:
+def _require_memory(arrays: Any, plan: Bundling) -> None:
     row = sum(array[:1].nbytes for array in jax.tree.leaves(arrays))
-    if count * length * row > MOST_BYTES:
-        rows = len(jax.tree.leaves(arrays)[0])
+    if plan.is_plain and plan.units * plan.length * row > MOST_BYTES:
         expected = f"groups that fill {MOST_BYTES / 2**30:g} GB at the most when padded"
-        raise too_uneven(expected, count, length, rows)
+        raise too_uneven(expected, plan)
 
 
-def too_uneven(expected: str, count: int, length: int, rows: int) -> DataError:
-    got = f"{count:,} groups of up to {length:,} rows, {count * length / rows:.0f} times as many places as rows"
+def too_uneven(expected: str, plan: Bundling) -> DataError:
+    counts, most = plan.counts, plan.counts.max()
+    times = plan.units * plan.length / counts.sum()
+    got = f"{len(counts):,} groups of up to {most:,} rows, {times:.0f} times as many places as rows"
     hint = "the few largest groups as levels of a category of their own (a fixed effect), the others as groups"
     return DataError(explain(expected, got, hint))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
+from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.groups.integral import GroupIntegral, Groups, first_nodes
 from tallbayes.model.groups.reads import Reads
 from tallbayes.model.linear import Layout
@@ -239,7 +240,8 @@ def _integrated(integral: Any, space: Space, start: np.ndarray, unit: Any) -> In
         return integral.joint(theta, effect, unit)
 
     size, near = integral.groups.size, start if reads is None else np.zeros(reads.count(unit))
-    return Integrated(identify(joint, near, np.zeros(size), unit), size, integral.nodes, integral, reads)
+    effect = np.zeros((len(unit["count"]), size) if is_bundle(unit) else size)
+    return Integrated(identify(joint, near, effect, unit), size, integral.nodes, integral, reads)
 
 
 def _report(model: Model, space: Space, start: np.ndarray) -> tuple[Function | None, Structure, tuple[int, ...] | None]:

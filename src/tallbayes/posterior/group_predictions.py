@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallbayes.groups.known import KnownGroups
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.terms import EffectTerm, root_of
 from tallbayes.model.links import Wanted
@@ -179,27 +180,6 @@ class OfRows(NamedTuple):
         return int(nodes * (length + rows * new))
 
 
-@dataclass(frozen=True, eq=False)
-class KnownGroups:
-    """The groups of a fit with their rows, as it integrated over their effects: enough to predict for them.
-
-    `levels` are what their column holds, in order, and `units` the groups, of which `order` says where each is.
-    """
-
-    integral: GroupIntegral
-    units: Any
-    levels: np.ndarray
-    order: np.ndarray
-
-    def places(self, values: np.ndarray) -> np.ndarray:
-        """Where the units of these groups are; -1 of a group that is none of them."""
-        found = np.minimum(np.searchsorted(self.levels, values), len(self.levels) - 1)
-        return np.where(self.levels[found] == values, self.order[found], -1)
-
-    def take(self, places: np.ndarray) -> Any:
-        return jax.tree.map(lambda leaf: np.asarray(leaf)[places], self.units)
-
-
 class Predicted(NamedTuple):
     """Of rows in their order: outputs (rows, o), and E Var(y | theta, b) with its error."""
 
@@ -217,8 +197,9 @@ class GroupPredictor:
     outcome: MixedOutcome | OwnOutcome
     known: KnownGroups | None
     new_unit: Any = None
-    widths: dict[OfRows, int] = field(default_factory=dict)
-    made: dict[OfRows, Predictor] = field(default_factory=dict)
+    # By what is integrated, and how long its groups are.
+    widths: dict[tuple[OfRows, int], int] = field(default_factory=dict)
+    made: dict[tuple[OfRows, int], Predictor] = field(default_factory=dict)
 
     def __call__(self, rows: Any, places: np.ndarray) -> Predicted:
         """Of rows whose groups are at these places among those that are known, -1 for a new one."""
@@ -226,11 +207,8 @@ class GroupPredictor:
         for kind, some in self._kinds(rows, places):
             own = jax.tree.map(lambda leaf, some=some: np.asarray(leaf)[some], rows)
             parts.append((some, self._predicted(kind, own, places[some])))
-        order = np.argsort(np.concatenate([some for some, _ in parts]), kind="stable")
-        assert len(order) == count
-        outputs = Prediction.joined([part.outputs for _, part in parts])
-        arrays = [np.concatenate([getattr(part, name) for _, part in parts])[order] for name in Predicted._fields[1:]]
-        return Predicted(_taken(outputs, order), *arrays)
+        assert sum(len(some) for some, _ in parts) == count
+        return _put_back(parts)
 
     def _kinds(self, rows: Any, places: np.ndarray) -> Iterator[tuple[OfRows, np.ndarray]]:
         """Rows by what has to be integrated for them."""
@@ -257,16 +235,26 @@ class GroupPredictor:
                 yield kind, some
 
     def _predicted(self, kind: OfRows, rows: Any, places: np.ndarray) -> Predicted:
+        if self.known is None or kind.integral is None:
+            return self._of_length(kind, rows, places, 0)
+        lengths, parts = self.known.lengths(places), []
+        for length in np.unique(lengths):
+            some = np.flatnonzero(lengths == length)
+            own = jax.tree.map(lambda leaf, some=some: leaf[some], rows)
+            parts.append((some, self._of_length(kind, own, places[some], int(length))))
+        return _put_back(parts)
+
+    def _of_length(self, kind: OfRows, rows: Any, places: np.ndarray, length: int) -> Predicted:
         # One program for all batches.
-        width = self.widths.setdefault(kind, 1 if kind.integral is None else _together(places))
+        width = self.widths.setdefault((kind, length), 1 if kind.integral is None else _together(places))
         index, groups, inside = _items(places, width)
-        size = _chunk(self._item(kind, rows, index[:1], groups[:1]))
+        size = _chunk(self._item(kind, rows, index[:1], groups[:1], length))
         found, apart = [], []
         for start in range(0, len(groups), size):
-            item = self._item(kind, rows, index[start : start + size], groups[start : start + size])
-            if kind not in self.made:
-                self.made[kind] = _chosen(self.posterior, kind, item)
-            predictor = self.made[kind]
+            item = self._item(kind, rows, index[start : start + size], groups[start : start + size], length)
+            if (kind, length) not in self.made:
+                self.made[kind, length] = _chosen(self.posterior, kind, item)
+            predictor = self.made[kind, length]
             dtype = predictor.levels[0].dtype.name
             found.append(predictor.all(_in(dtype, item)))
             apart.append(_off(self.posterior, kind, item, dtype))
@@ -276,7 +264,7 @@ class GroupPredictor:
         flat = [part[inside.ravel()][back] for part in whole[1:]]
         return Predicted(_taken(_taken(whole.outputs, np.flatnonzero(inside.ravel())), back), *flat)
 
-    def _item(self, kind: OfRows, rows: Any, index: np.ndarray, groups: np.ndarray) -> Any:
+    def _item(self, kind: OfRows, rows: Any, index: np.ndarray, groups: np.ndarray, length: int) -> Any:
         item = {"rows": jax.tree.map(lambda leaf: np.asarray(leaf)[index], rows)}
         if kind.integral is None:
             return item
@@ -284,7 +272,15 @@ class GroupPredictor:
             unit = jax.tree.map(lambda leaf: np.repeat(leaf, len(groups), axis=0), self.new_unit)
             return item | {"unit": unit}
         assert self.known is not None
-        return item | {"unit": self.known.take(groups)}
+        return item | {"unit": self.known.take(groups, length)}
+
+
+def _put_back(parts: list[tuple[np.ndarray, Predicted]]) -> Predicted:
+    """Predictions of some of the rows each, in the order of all rows."""
+    order = np.argsort(np.concatenate([some for some, _ in parts]), kind="stable")
+    outputs = Prediction.joined([part.outputs for _, part in parts])
+    arrays = [np.concatenate([getattr(part, name) for _, part in parts])[order] for name in Predicted._fields[1:]]
+    return Predicted(_taken(outputs, order), *arrays)
 
 
 def _together(places: np.ndarray) -> int:

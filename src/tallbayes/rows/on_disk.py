@@ -26,7 +26,7 @@ import numpy as np
 from tallbayes.errors import TableError, explain
 from tallbayes.programs.later import jax
 from tallbayes.rows.atomic import replacing, sync_file, take_place
-from tallbayes.rows.table import CHUNK_ROWS, MAX_THREADS, Table, capacity_for
+from tallbayes.rows.table import CHUNK_ROWS, MAX_THREADS, TILE_ROWS, Table, capacity_for
 from tallbayes.threads import num_cores
 
 FORMAT = "tallbayes table 1"
@@ -85,6 +85,7 @@ class Stored:
     """A table on disk; `digest` tells it from any other. What it holds is read when it is asked for.
 
     `numbered` says whether the numbers that its rows had in their source are kept; tables of older versions have none.
+    There is room for `least` rows at the least.
     """
 
     path: Path
@@ -95,13 +96,14 @@ class Stored:
     columns: tuple[Column, ...] = ()
     source: Mapping[str, Any] | None = None
     numbered: bool = False
+    least: int = TILE_ROWS
 
     def __len__(self) -> int:
         return self.num_rows
 
     @property
     def capacity(self) -> int:
-        return capacity_for(self.num_rows)
+        return capacity_for(self.num_rows, self.least)
 
     @property
     def num_bytes(self) -> int:
@@ -208,7 +210,8 @@ def spill(table: Table, folder: Path) -> Table:
     for field, leaf in zip(fields, leaves, strict=True):
         leaf.tofile(partial / field.file)
     names = jax.tree.unflatten(jax.tree.structure(table.rows), [field.name for field in fields])
-    stored = seal(Stored(partial, table.num_rows, table.shuffled, fields, {}), folder / "rows")
+    made = Stored(partial, table.num_rows, table.shuffled, fields, {}, least=min(table.capacity, TILE_ROWS))
+    stored = seal(made, folder / "rows")
     return replace(table, stored=stored, names=names)
 
 
@@ -235,8 +238,9 @@ def seal(made: Stored, final: Path) -> Stored:
 
 def _contents(stored: Stored) -> dict[str, Any]:
     # Tables without numbers have the digest that they had before there were any.
-    numbered = {"numbered": True} if stored.numbered else {}
-    return numbered | {
+    more: dict[str, Any] = {"numbered": True} if stored.numbered else {}
+    more |= {"least": stored.least} if stored.least != TILE_ROWS else {}
+    return more | {
         "num_rows": stored.num_rows,
         "shuffled": stored.shuffled,
         "fields": [[field.name, field.dtype, list(field.shape)] for field in stored.fields],
@@ -258,6 +262,7 @@ def _read_header(path: Path, document: dict[str, Any]) -> Stored:
         ),
         source=document["source"],
         numbered=bool(document.get("numbered", False)),
+        least=int(document.get("least", TILE_ROWS)),
     )
 
 

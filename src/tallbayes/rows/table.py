@@ -90,13 +90,14 @@ def check_rows(data: Any) -> Any:
     return data if all(isinstance(leaf, np.ndarray) for _, leaf in leaves) else jax.tree.map(np.asarray, data)
 
 
-def make_table(arrays: Any, dtype: str, shuffle: bool = False, units: Any = None) -> Table:
-    """Put checked arrays on the device in `dtype` (integers as int32), padded; shuffled once if asked.
+def make_table(arrays: Any, dtype: str, shuffle: bool = False, units: Any = None, least: int = TILE_ROWS) -> Table:
+    """Put checked arrays on the device in `dtype` (integers as int32), padded, to `least` rows at the least; shuffled
+    once if asked.
 
     The shuffle is fixed: blocks of consecutive rows then have one law for all levels, seeds and resumes.
     """
     num_rows = len(jax.tree.leaves(arrays)[0])
-    capacity = capacity_for(num_rows)
+    capacity = capacity_for(num_rows, least)
     order = shuffled_order(num_rows) if shuffle else None
 
     def place(path: Any, array: np.ndarray) -> jax.Array:
@@ -165,7 +166,12 @@ def _require_int32(name: str, array: np.ndarray) -> None:
         )
 
 
-def capacity_for(num_rows: int) -> int:
+def capacity_for(num_rows: int, least: int = TILE_ROWS) -> int:
     if num_rows > CHUNK_ROWS:
         return -(-num_rows // CHUNK_ROWS) * CHUNK_ROWS
-    return max(TILE_ROWS, 1 << (num_rows - 1).bit_length())
+    return max(least, 1 << (num_rows - 1).bit_length())
+
+
+def tile_rows(rows: Any) -> int:
+    """How many rows of a table are added up together: all, where there are fewer than in a tile."""
+    return min(TILE_ROWS, int(jax.tree.leaves(rows)[0].shape[0]))

@@ -32,7 +32,7 @@ from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.whitening import Whitening
 from tallbayes.model.model import Target
 from tallbayes.programs.later import jax, jnp
-from tallbayes.rows.table import TILE_ROWS
+from tallbayes.rows.table import tile_rows
 from tallbayes.sampler.draws import gather
 from tallbayes.sampler.minibatch import WithReplacement
 from tallbayes.sampler.roles import GradientEstimator, Sampling
@@ -266,7 +266,9 @@ def row_terms(
         num_rows = inputs.num_rows.astype(displacement.dtype)
         return num_rows / estimator.batch_size * _centred_terms(target, inputs.centre, displacement, batch, b, c)
     count = inputs.num_rows if estimator.batch_size is None else inputs.batch_size
-    length = TILE_ROWS if estimator.batch_size is None else 1 if target.integrated else inputs.centre.slab_rows
+    length = 1 if target.integrated else inputs.centre.slab_rows
+    if estimator.batch_size is None:
+        length = tile_rows(inputs.rows)
 
     def slab(number: jax.Array, total: jax.Array) -> jax.Array:
         offset = number * length + jnp.arange(length, dtype=jnp.int32)
@@ -296,7 +298,8 @@ def _whole(count: jax.Array, length: int) -> jax.Array:
 
 def _tile(inputs: Inputs, number: jax.Array) -> Any:
     """Rows of the table in their order."""
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, number * TILE_ROWS, TILE_ROWS), inputs.rows)
+    length = tile_rows(inputs.rows)
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, number * length, length), inputs.rows)
 
 
 def _run(inputs: Inputs, first: jax.Array, offset: jax.Array, weights: jax.Array) -> tuple[Any, jax.Array]:

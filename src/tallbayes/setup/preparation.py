@@ -168,7 +168,10 @@ def place(
     if stored is not None:
         table = map_table(stored, _names(stored, arrays), model.units)
     else:
-        table = make_table(arrays, precision, shuffle, model.units)
+        # Of units of many rows no place is spare.
+        table = make_table(
+            arrays, precision, shuffle, model.units, **({} if target.integrated is None else {"least": 1})
+        )
     return Placed(target, table, start, precision, asked_precision)
 
 

@@ -14,9 +14,9 @@ from tallbayes.errors import DataError, explain
 from tallbayes.estimation.group_effects import known_groups, raw_means
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import mixed_model
+from tallbayes.groups.known import KnownGroups
 from tallbayes.groups.placing import gather, place_again
 from tallbayes.model.model import Model
-from tallbayes.posterior.group_predictions import KnownGroups
 from tallbayes.results.result import Result, kept_posterior
 
 TOLERANCE = 0.05
@@ -37,7 +37,7 @@ def _require_same(result: Result, found: KnownGroups, data: str) -> None:
     for effects in result.stored_effects:
         if effects.by != found.integral.groups.by:
             continue
-        counts, raw = (each[found.order] for each in (found.units["count"], raw_means(found.units)))
+        counts, raw = (each[found.order] for each in (np.ravel(found.units["count"]), raw_means(found.units)))
         same = len(counts) == len(effects) and np.array_equal(counts, effects.counts)
         if not same or not np.allclose(raw, effects.raw, rtol=1e-4, atol=1e-4, equal_nan=True):
             got = f"{data!r}, whose groups have other rows"

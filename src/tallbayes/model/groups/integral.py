@@ -15,19 +15,20 @@ and spread of what is integrated should hardly move with theta. Where an effect 
 v: with T as wide as b is, given theta and so many rows, v has about unit spread whatever theta is.
 
 A `Unit` is a group as a row: its own rows padded to one length, how many there are, and its nodes. One without any rows
-is a new group.
+is a new group. Where groups are of very different size a unit is several of them (`bundles`), and log p is their sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tallbayes.errors import ModelError, explain
+from tallbayes.model.groups.bundles import add_up, by_strip, groups_in, in_strips, inside, is_bundle
 from tallbayes.model.groups.reads import Columns, Reads
 from tallbayes.model.groups.terms import MOST_EFFECTS
 from tallbayes.programs.later import jax, jnp
@@ -115,7 +116,9 @@ class GroupIntegral:
     reads: Reads | None = None
 
     def joint(self, theta: Any, free: Any, unit: Any) -> Any:
-        """log p(b | theta) + sum_i l_i(theta, b) + log |T|, b = T v, of v as q numbers."""
+        """log p(b | theta) + sum_i l_i(theta, b) + log |T|, b = T v, of v as q numbers; of a bundle (J,), of (J, q)."""
+        if is_bundle(unit):
+            return self._joint_of_bundle(theta, free, unit)
         b, size = self.stretched(theta, free, unit)
         b = self.groups.vector(b)
         return self.groups.log_density(theta, b) + self._rows(theta, b, unit) + size
@@ -142,9 +145,36 @@ class GroupIntegral:
         parts = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), (unit["rows"], places))
         return jnp.sum(jax.lax.map(jax.checkpoint(some), parts))
 
+    def _joint_of_bundle(self, theta: Any, free: Any, unit: Any) -> Any:
+        effects, sizes = jax.vmap(lambda each, own: self.stretched(theta, each, own))(free, groups_in(unit))
+        density = jax.vmap(lambda b: self.groups.log_density(theta, self.groups.vector(b)))(effects)
+        return density + self._rows_of_bundle(theta, effects, unit) + sizes
+
+    def _rows_of_bundle(self, theta: Any, effects: Any, unit: Any) -> Any:
+        """sum_i l_i by group, (J,)."""
+
+        def some(part: Any) -> Any:
+            rows, own, filled = part
+
+            def strip(some_rows: Any, b: Any) -> Any:
+                b = self.groups.vector(b)
+                return jax.vmap(lambda row: _term(self.log_likelihood, theta, b, row))(some_rows)
+
+            terms = jax.vmap(strip)(rows, own)
+            return jnp.sum(jnp.where(inside(filled, terms.shape[1]), terms, 0), axis=1)
+
+        rows = in_strips(unit["rows"], unit)
+        strips = rows, by_strip(effects, unit), unit["filled"]
+        count = -(-jax.tree.leaves(unit["rows"])[0].shape[0] // TOGETHER)
+        if count == 1:
+            return add_up(some(strips), unit)
+        parts = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), strips)
+        return add_up(jnp.ravel(jax.lax.map(jax.checkpoint(some), parts)), unit)
+
     def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
-        """log p_g."""
-        return jax.nn.logsumexp(self._terms(theta, vector, unit)[1])
+        """log p_g, and of a bundle the sum of it over its groups."""
+        found = jax.nn.logsumexp(self._terms(theta, vector, unit)[1], axis=-1)
+        return jnp.sum(jnp.where(unit["group"] >= 0, found, 0)) if is_bundle(unit) else found
 
     def within(self, near: Any, unit: Any) -> Any:
         """log p_g, of the numbers that the unit reads."""
@@ -176,11 +206,16 @@ class GroupIntegral:
     def law(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
         """Of the effect given theta and the group's rows: nodes (k, q), and the share that each of them has."""
         points, terms = self._terms(theta, vector, unit)
-        return points, jax.nn.softmax(terms)
+        return points, jax.nn.softmax(terms, axis=-1)
 
     def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
-        """Of the effect as it is shown, given theta and the group's rows."""
+        """Of the effect as it is shown, given theta and the group's rows; of a bundle, group by group."""
         points, share = self.law(theta, vector, unit)
+        if is_bundle(unit):
+            return jax.vmap(partial(self._moments, theta))(points, share)
+        return self._moments(theta, points, share)
+
+    def _moments(self, theta: Any, points: Any, share: Any) -> EffectMoments:
         shown = jax.vmap(lambda b: self.shown(theta, b))(points)
         mean = share @ shown
         return EffectMoments(mean, *(share @ (shown - mean) ** power for power in (2, 3, 4)))
@@ -196,11 +231,25 @@ class GroupIntegral:
         return jnp.ravel(b if self.groups.shown is None else jnp.asarray(self.groups.shown(theta, b)))
 
     def _terms(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
-        """Effects at the nodes (k, q), and the logarithm of what each adds."""
+        """Effects at the nodes (k, q), and the logarithm of what each adds; of a bundle, group by group."""
+        if is_bundle(unit):
+            return self._terms_of_bundle(theta, vector, unit)
         if self.reads is None:
             return self._near_terms(theta, vector, unit)
         near = self.reads.near(vector, unit)
         return self._near_terms(self.reads.theta(near, unit), near, unit)
+
+    def _terms_of_bundle(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
+        rule, own = normal_nodes(self.nodes, self.groups.size), groups_in(unit)
+        points = jax.vmap(lambda each: self._about(each["centre"] + each["slope"] @ vector, each))(own)
+        sizes = jnp.sum(jnp.log(jnp.diagonal(own["root"], axis1=1, axis2=2)), axis=1)
+        values = jax.vmap(lambda free: self.joint(theta, free, unit), 1, 1)(points)
+
+        def effects(some: Any, each: Any) -> Any:
+            return jax.vmap(lambda free: self.stretched(theta, free, each)[0])(some)
+
+        log_weights = jnp.asarray(rule.log_weights, vector.dtype)
+        return jax.vmap(effects)(points, own), log_weights + sizes[:, None] + values
 
     def _near_terms(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
         rule = normal_nodes(self.nodes, self.groups.size)
@@ -227,8 +276,10 @@ def new_unit(unit: Any) -> Any:
 
 
 def first_nodes(unit: Any) -> int:
-    """Nodes a direction to begin with, by the length of a unit."""
+    """Nodes a direction to begin with, by the length of a unit; of a bundle, by its groups' on average."""
     length = jax.tree.leaves(unit["rows"])[0].shape[0]
+    if is_bundle(unit):
+        length = length // len(unit["count"])
     return next(count for most, count in FIRST_NODES.items() if length <= most)
 
 

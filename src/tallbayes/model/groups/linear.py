@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tallbayes.model.groups.bundles import add_up, in_strips, inside, is_bundle
 from tallbayes.model.groups.integral import WEIGHT, EffectMoments, Groups, normal_nodes
 from tallbayes.model.groups.matrices import cholesky, solve_lower, solve_upper
 from tallbayes.model.groups.reads import Reads
@@ -95,7 +97,10 @@ class LinearIntegral:
         return {"sums": sums.transpose(2, 0, 1), "count": rows, "raw": raw, "group": np.arange(count, dtype=np.int32)}
 
     def __call__(self, theta: Any, vector: Any, unit: Any) -> Any:
-        """log p_g."""
+        """log p_g, and of a bundle the sum of it over its groups."""
+        if is_bundle(unit):
+            found = jax.vmap(_log_integral)(self._from_bundle(theta, unit))
+            return jnp.sum(jnp.where(unit["group"] >= 0, found, 0))
         return _log_integral(self._given(theta, vector, unit))
 
     def within(self, near: Any, unit: Any) -> Any:
@@ -104,8 +109,13 @@ class LinearIntegral:
         return _log_integral(self._from_rows(self.reads.theta(near, unit), unit))
 
     def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
-        """Of the effect as it is shown, which is linear in a: normal, given theta."""
-        root, pull, *_ = self._given(theta, vector, unit)
+        """Of the effect as it is shown, which is linear in a: normal, given theta; of a bundle, group by group."""
+        if is_bundle(unit):
+            return jax.vmap(partial(self._moments, theta))(self._from_bundle(theta, unit))
+        return self._moments(theta, self._given(theta, vector, unit))
+
+    def _moments(self, theta: Any, given: Conditional) -> EffectMoments:
+        root, pull, *_ = given
         mean = solve_upper(root, solve_lower(root, pull))
         half = solve_lower(root, jnp.eye(self.size, dtype=pull.dtype))
         shown = jax.vmap(lambda a: self.shown(theta, a))(half)
@@ -154,15 +164,31 @@ class LinearIntegral:
         """log p_g, of the sums of these parts over rows."""
         return _log_integral(self._of_sums(theta, sums, unit))
 
+    def _from_bundle(self, theta: Any, unit: Any) -> Conditional:
+        """Group by group, from sums over the strips of each."""
+        rows = in_strips(unit["rows"], unit)
+
+        def strip(own: Any, which: Any) -> tuple[Any, Any, Any]:
+            weights, z = which * own[WEIGHT] if WEIGHT in own else which, own["z0"]
+            parts = jax.vmap(lambda row: self.row_parts(theta, None, row, unit))(own)
+            return which @ parts, (weights[:, None] * z).T @ z, jnp.sum(weights)
+
+        which = inside(unit["filled"], rows["z0"].shape[1]).astype(rows["z0"].dtype)
+        sums = [add_up(each, unit) for each in jax.vmap(strip)(rows, which)]
+        return jax.vmap(partial(self._conditional, theta))(*sums)
+
     def _of_sums(self, theta: Any, sums: Any, unit: Any) -> Conditional:
         rows, z = unit["rows"], unit["rows"]["z0"]
         inside = _inside(rows, unit)
         weights = inside * rows[WEIGHT] if WEIGHT in rows else inside
-        sigma = jnp.asarray(self.noise if self.extra is None else theta[self.extra], z.dtype)
+        return self._conditional(theta, sums, (weights[:, None] * z).T @ z, jnp.sum(weights))
+
+    def _conditional(self, theta: Any, sums: Any, squares: Any, count: Any) -> Conditional:
+        """Of the sums of w e^2 and w e z, of w z z^T, and of w."""
+        sigma = jnp.asarray(self.noise if self.extra is None else theta[self.extra], sums.dtype)
         spread = self.root(theta)
-        inner = spread.T @ ((weights[:, None] * z).T @ z) @ spread / sigma**2
-        root = cholesky(jnp.eye(self.size, dtype=z.dtype) + inner)
-        return Conditional(root, spread.T @ sums[1:] / sigma**2, sums[0], sigma, jnp.sum(weights))
+        root = cholesky(jnp.eye(self.size, dtype=sums.dtype) + spread.T @ squares @ spread / sigma**2)
+        return Conditional(root, spread.T @ sums[1:] / sigma**2, sums[0], sigma, count)
 
     def _from_sums(self, theta: Any, unit: Any) -> Conditional:
         sums, q = unit["sums"], self.size

@@ -18,7 +18,7 @@ from tallbayes.rows.atomic import replacing
 if TYPE_CHECKING:
     import pandas
 
-    from tallbayes.posterior.group_predictions import KnownGroups
+    from tallbayes.groups.known import KnownGroups
     from tallbayes.results.groups.partition import VariancePartition
     from tallbayes.results.result import Result
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
+from tallbayes.groups.known import KnownGroups
 from tallbayes.groups.placing import new_unit
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import FAMILIES
@@ -28,13 +29,7 @@ from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import STRETCHED
-from tallbayes.posterior.group_predictions import (
-    GroupPredictor,
-    KnownGroups,
-    MixedOutcome,
-    OwnOutcome,
-    Predicted,
-)
+from tallbayes.posterior.group_predictions import GroupPredictor, MixedOutcome, OwnOutcome, Predicted
 from tallbayes.posterior.observations import of_indicator
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import ARRAYS, Observation, Prediction, Unpredicted
