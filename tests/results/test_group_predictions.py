@@ -14,7 +14,7 @@ from small_schools import FORMULA, NEW, SCHOOLS, Grid, fitted, grid, rows
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError
-from tallbayes.formula.again import with_rows
+from tallbayes.formula.again.rows import with_rows
 
 FAR = 5.0
 ASKED = [(0.0, 0), (1.0, 3), (-1.5, 7), (0.4, NEW), (2.0, NEW), (0.5, 3)]

@@ -21,6 +21,7 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.results.coefficients import Coefficient, Number
 from tallbayes.results.comparisons import Comparison, Ratio
+from tallbayes.results.fitted import Fitted
 from tallbayes.results.groups.effects import Effects, EffectSource
 from tallbayes.results.groups.partition import VariancePartition, VarianceShare
 from tallbayes.results.parts import Cost, Factor, Level, Mode, Rates, Regression
@@ -52,7 +53,7 @@ def names() -> dict[str, Any]:
         "arviz": SimpleNamespace(InferenceData=Elsewhere),
     }
     local = {each.__name__: each for each in (Coefficient, Comparison, Ratio, Prediction, Target, tb.Result)}
-    local |= {each.__name__: each for each in (Effects, EffectSource, VariancePartition)}
+    local |= {each.__name__: each for each in (Effects, EffectSource, Fitted, VariancePartition)}
     return {**packages, **local, "Axes": Elsewhere}
 
 

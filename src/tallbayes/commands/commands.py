@@ -172,7 +172,7 @@ def predict(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     with _uninterrupted():
         use_compile_cache_later()
-        from tallbayes.formula.again import with_rows
+        from tallbayes.formula.again.rows import with_rows
         from tallbayes.results.predictions import predict_batches
     result = with_rows(result, settings)
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}

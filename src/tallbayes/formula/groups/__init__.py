@@ -5,5 +5,4 @@ levels   which groups there are, and which one a row is of
 design   the effects of every row, in the units of the columns of the formula, and the same of new rows
 factors  what is known of every factor, and the effects of those that are not integrated out
 fit      where a formula with groups ends
-again    the groups of a run read again from its table
 """

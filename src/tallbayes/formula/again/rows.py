@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import DataError, explain
+from tallbayes.formula.again.groups import gather_again
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.fit import coefficient_scales, find_family, make_model
-from tallbayes.formula.groups.again import gather_again
 from tallbayes.formula.groups.fit import mixed_model
 from tallbayes.formula.standardising import read_rule
 from tallbayes.groups.placing import gather, place_again

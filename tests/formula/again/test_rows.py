@@ -10,7 +10,7 @@ import pytest
 import tallbayes as tb
 from tallbayes.anchor.expansion import expand
 from tallbayes.errors import DataError, InputError
-from tallbayes.formula.again import with_rows
+from tallbayes.formula.again.rows import with_rows
 from tallbayes.results.fitted import fitted_of
 
 FORMULA = "y ~ x + late"
