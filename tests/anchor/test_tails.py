@@ -188,6 +188,7 @@ def test_control_without_a_probe_it_is():
     assert rare_event(with_probe=False) >= 5
 
 
+@pytest.mark.slow
 def test_a_far_quantile_has_an_error_that_reaches_it():
     """The 0.1% quantile after a run to 0.1: its error covers the truth, or has no end; never a floor under a slope."""
     t = np.linspace(-14, 2, 400_001)

@@ -89,6 +89,7 @@ def test_without_groups_there_are_no_effects() -> None:
         _ = model.effects_
 
 
+@pytest.mark.slow
 def test_regressors_take_a_column_by_its_number() -> None:
     """Of whole numbers in an array; counts with offsets, whose exposure comes in once."""
     rng = np.random.default_rng(1)

@@ -66,7 +66,12 @@ def test_a_fresh_process_needs_no_jax() -> None:
     assert int(done.stdout) >= 512
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+QUICK = ("logistic", "poisson", "linear")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
+)
 def test_every_family_agrees_with_the_ladder(name: str) -> None:
     """Within 5 standard errors for each of at most 12 numbers: one in a hundred thousand by chance."""
     model, y = FAMILIES[name]

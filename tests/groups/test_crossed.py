@@ -20,7 +20,6 @@ from tallbayes.groups.placing import gather
 from tallbayes.model.groups.mixed import with_effects, with_information
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.posterior.reported import reader_of, reading_of
-from tallbayes.rows.table import TILE_ROWS
 from tallbayes.setup.preparation import place
 from tallbayes.watch import watching
 
@@ -62,17 +61,18 @@ def placed(family: str, count: int = 3) -> Any:
     return found.target, table, vector
 
 
-@pytest.mark.parametrize("family", ["linear", "logistic", pytest.param("poisson", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "family", ["logistic", *(pytest.param(each, marks=pytest.mark.slow) for each in ("linear", "poisson"))]
+)
 def test_sums_in_what_units_read_are_those_of_all_parameters(family: str) -> None:
     target, table, vector = placed(family)
     assert target.integrated.reads is not None
     with jax.enable_x64(True):
         stop, point = np.int32(table.num_rows), jnp.asarray(vector)
         near = likelihood_sums(target, table.rows, np.int32(0), stop, point, curvature=Curvature.DENSE)
-        head = jax.tree.map(lambda leaf: leaf[:TILE_ROWS], table.rows)
-        inside = (np.arange(TILE_ROWS) < table.num_rows).astype(float)
+        inside = (np.arange(table.capacity) < table.num_rows).astype(float)
         nothing = (0.0, np.zeros(len(vector)), np.zeros((len(vector), len(vector))))
-        dense = jax.jit(lambda at: _add_general_terms(target, head, inside, at, Curvature.DENSE, nothing))(point)
+        dense = jax.jit(lambda at: _add_general_terms(target, table.rows, inside, at, Curvature.DENSE, nothing))(point)
     for one, other in zip(near, dense, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
 
@@ -99,7 +99,7 @@ def test_a_linear_model_has_its_closed_form_beside_other_factors() -> None:
         assert abs(float(jnp.sum(found)) - dense_linear(rows("linear"), theta)) > 0.1
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_coordinates_of_effects_keep_their_law(count: int) -> None:
     """log pi(u) is the density of theta with the Jacobian of all of theta, found by derivatives."""
     target, _, vector = placed("linear", count)

@@ -138,6 +138,7 @@ def test_a_slow_level_is_seen_among_thousands() -> None:
         assert (found is None) if not slow else (found is not None and found.slow == (17,))
 
 
+@pytest.mark.slow
 def test_ten_thousand_levels_of_a_linear_model() -> None:
     """Gaussian, so the mean and the sd are one sparse solve: to the tolerance asked for, whatever the seed."""
     levels, count, noise = 10_000, 60_000, 0.7

@@ -140,7 +140,10 @@ def moments(found: Case, group: int | None, level: int, nodes: int) -> list[np.n
     return [flat[:size], flat[size : 2 * size], flat[2 * size :]]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(each, marks=pytest.mark.slow if each == "negative_binomial" else ()) for each in FAMILIES],
+)
 @pytest.mark.parametrize(("group", "level"), [(1, 0), (2, -1), (None, 1), (None, -1)])
 def test_moments_are_those_of_sums_over_a_grid(family: str, group: int | None, level: int) -> None:
     """To what nodes leave: a little of counts, whose squares reach far, and next to nothing of a line."""

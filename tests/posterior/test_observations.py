@@ -78,7 +78,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("name", "width"), [(name, width) for name, case in CASES.items() for width in case[3]])
+# Along a line of many nodes, with a law that is slow to tell.
+HEAVY = ("student t", 1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        pytest.param(name, width, marks=pytest.mark.slow if (name, width) == HEAVY else ())
+        for name, case in CASES.items()
+        for width in case[3]
+    ],
+)
 def test_ends_and_sds_are_those_of_a_gaussian_posterior(name: str, width: float) -> None:
     """Where eta and s are normal, nothing is approximate but the nodes."""
     family, freedom, log_scale, _ = CASES[name]

@@ -76,6 +76,7 @@ def test_a_model_of_ones_own_stays_at_its_mode() -> None:
     assert "anchor: the mode; no linear predictor" in str(result)
 
 
+@pytest.mark.slow
 def test_averages_that_are_not_exact_keep_the_mode() -> None:
     """Forty rows and a noise scale whose prior is not Gaussian; asked for, balance is taken without one."""
     rng = np.random.default_rng(7)

@@ -209,6 +209,7 @@ def test_a_cluster_gives_the_same_bits(cluster: Cluster, serial: tb.Result) -> N
     assert_same(by_ladder(MODEL, ROWS, executor=cluster.client.get_executor(), **OPTIONS), serial)
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed_and_another_joins(cluster: Cluster, tmp_path: Path) -> None:
     """Only what the dead one held or was at is computed again."""
     client = cluster.client
