@@ -6,12 +6,13 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
+.PHONY: help demo demo-planes test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
 	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale mixed-peers browser reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
+	@echo "make demo-planes  is it the plane? the same flights with an effect of every one of 4,037 planes"
 	@echo "make test   run the tests, in under ten minutes on two cores"
 	@echo "make test-all run the slow ones too: more paths, more programs, longer runs"
 	@echo "make browser look for Chromium, which the page tests need, and install it where that is allowed"
@@ -67,6 +68,9 @@ $(BENCH_STAMP): $(STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
+
+demo-planes: $(STAMP)
+	@$(BIN)/python examples/planes.py
 
 # Most programs of the tests are compiled once and run for milliseconds: not to optimise them saves a third of the time.
 QUICKLY := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
