@@ -25,13 +25,16 @@ from mixed_problems import make
 from mixed_references import truth
 
 import tallbayes as tb
+from tallbayes.groups import bundling
 from tallbayes.records.fingerprint import METHOD_VERSION
 
 RESULTS = Path(__file__).parent / "results"
 NAMES = (
     "logistic-30-20", "logistic-slope-40-25", "poisson-30-10", "linear-40-8", "linear-slope-30-12", "logistic-50-1",
-    "logistic-30-20-null", "logistic-uneven", "logistic-2000-5",
+    "logistic-30-20-null", "logistic-uneven", "logistic-uneven-together", "logistic-2000-5",
 )  # fmt: skip
+# Several groups to a unit, which so few rows are not worth by themselves.
+TOGETHER, FEW_PLACES = "-together", bundling.FEW_PLACES
 TOLERANCE = 0.02
 MOST_SECONDS = 600.0
 KINDS = ("mean", "sd")
@@ -48,7 +51,8 @@ class Key(NamedTuple):
 
 def run(key: Key) -> dict[str, Any]:
     """One fit as a line of the store."""
-    problem = make(key.problem)
+    problem = make(key.problem.removesuffix(TOGETHER))
+    bundling.FEW_PLACES = 0 if key.problem.endswith(TOGETHER) else FEW_PLACES
     started = time.process_time()
     scales = {"prior_scale": problem.priors.coefficients, "intercept_scale": problem.priors.coefficients}
     options = scales | {"seed": key.seed, "tolerance": key.tolerance, "max_seconds": MOST_SECONDS}
@@ -107,7 +111,7 @@ def _of_effects(result: tb.Result) -> dict[str, Any]:
 
 def summarise(name: str, stored: list[dict[str, Any]], tolerance: float) -> dict[str, Any]:
     """RMSE in tolerances, coverage and the largest z, parameters and effects apart."""
-    exact, known = truth(name), [each for each in stored if each["status"] == "converged"]
+    exact, known = truth(name.removesuffix(TOGETHER)), [each for each in stored if each["status"] == "converged"]
     quantities = exact["quantities"]
     off, half, blur, allowed = [], [], [], []
     for each in known:
