@@ -260,7 +260,7 @@ PREDICT = Command(
 REPORT = Command(
     "report",
     help="write a page that shows a run",
-    usage="RUN [--out PAGE] [--title TEXT]",
+    usage="RUN [--out PAGE] [--title TEXT] [--sensitivity]",
     description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost.",
     epilog="example:\n  tallbayes report run1 --out flights.html\n",
     options={
@@ -268,8 +268,19 @@ REPORT = Command(
             RUN,
             _path("--out", "default RUN/report.html, or beside the result file", "PAGE"),
             _option("--title", "the page's heading", "TEXT"),
+            _flag("--sensitivity", "say which priors matter too; the table must be in its place"),
         )
     },
+)
+SENSITIVITY = Command(
+    "sensitivity",
+    help="say which answers hang on the prior",
+    usage="RUN [--csv]",
+    description="How far every posterior mean and sd moves with the power of the prior, of its parts and of the "
+    "likelihood, in posterior sds, each number with its Monte Carlo error. The table must be in its place.",
+    epilog="example:\n  tallbayes sensitivity run1\n",
+    options={"": (RUN, _flag("--csv", "all numbers as CSV, a row a parameter and a density"))},
+    module="answers",
 )
 REPRODUCE = Command(
     "reproduce",
@@ -288,4 +299,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, REPRODUCE)
+COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, SENSITIVITY, REPRODUCE)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tallbayes.results.fitted import Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
+    from tallbayes.results.powers.sensitivity import Sensitivity
 
 Tolerance = float | Mapping[str, float]
 
@@ -193,6 +194,13 @@ class Result:
 
         return effects(self, by)
 
+    def sensitivity(self) -> Sensitivity:
+        """Which answers hang on the prior: how far every mean and sd moves with the power of the prior, of its parts
+        and of the likelihood, in posterior sds, each number with its error."""
+        from tallbayes.results.powers.sensitivity import sensitivity
+
+        return sensitivity(self)
+
     def variance_partition(self) -> VariancePartition:
         """Of a mixed model by a formula: the shares of variance of its factors (intraclass correlations) and of the
         residual, on the scale of the linear predictor, each with an interval and errors."""
@@ -274,11 +282,13 @@ class Result:
         comparisons: Sequence[Comparison] = (),
         title: str | None = None,
         settings: dict[str, Any] | None = None,
+        sensitivity: bool = False,
     ) -> Path:
-        """One HTML page that can be shown to someone else; labelled predictions and comparisons may be added."""
+        """One HTML page that can be shown to someone else; labelled predictions and comparisons may be added, and what
+        hangs on the prior."""
         from tallbayes.views.report import write_report
 
-        return write_report(self, path, predictions, comparisons, title, settings)
+        return write_report(self, path, predictions, comparisons, title, settings, sensitivity)
 
     def to_pandas(self, probability: float = 0.95) -> pandas.DataFrame:
         """A data frame: one row a parameter, with errors beside the numbers."""
