@@ -1,10 +1,12 @@
-"""Commands that ask a run about its model: which answers hang on the prior."""
+"""Commands that ask a run about its model: which answers hang on the prior, and average effects."""
 
 from __future__ import annotations
 
 import argparse
 import csv
 import sys
+
+from typing import Any
 
 from tallbayes.commands.commands import with_its_rows
 from tallbayes.results.run_folder import read_run
@@ -24,4 +26,19 @@ def sensitivity(options: argparse.Namespace) -> int:
             numbers = (*found.mean(name, density), *found.sd(name, density))
             writer.writerow((name, density, *(f"{each:.8g}" for each in numbers), found.finding(name)))
     sys.stdout.flush()
+    return 0
+
+
+def effect(options: argparse.Namespace) -> int:
+    """The average effect of a column at one value against another."""
+    result, settings = read_run(options.folder)
+    asked: dict[str, Any] = {"by": options.by, "rows": options.rows, "ratio": options.ratio}
+    print(with_its_rows(result, settings).average_effect(options.column, options.high, options.low, **asked))
+    return 0
+
+
+def slope(options: argparse.Namespace) -> int:
+    """The average slope of the mean response in a column."""
+    result, settings = read_run(options.folder)
+    print(with_its_rows(result, settings).average_slope(options.column, by=options.by, rows=options.rows))
     return 0

@@ -282,6 +282,39 @@ SENSITIVITY = Command(
     options={"": (RUN, _flag("--csv", "all numbers as CSV, a row a parameter and a density"))},
     module="answers",
 )
+OVER = (
+    _option("--by", "one for each level of this column", "COLUMN"),
+    _path("--rows", "over the rows of another file, or of a part of the table", "DATA"),
+)
+EFFECT = Command(
+    "effect",
+    help="average what a column at one value does against another",
+    usage="RUN COLUMN HIGH LOW [--by COLUMN] [--ratio] [--rows DATA]",
+    description="The mean response with COLUMN at HIGH in every row, less that with it at LOW, on average over all "
+    "rows that were fitted: posterior mean, sd and 95% interval, each with its Monte Carlo error.",
+    epilog="example:\n  tallbayes effect run1 treated 1 0 --by kind\n",
+    options={
+        "": (
+            RUN,
+            _option("column", "a column of the table that the formula reads", "COLUMN"),
+            _option("high", "its value", "HIGH"),
+            _option("low", "the value that it is held against", "LOW"),
+            *OVER,
+            _flag("--ratio", "the ratio of the two averages in place of their difference"),
+        )
+    },
+    module="answers",
+)
+SLOPE = Command(
+    "slope",
+    help="average the slope of the response in a column",
+    usage="RUN COLUMN [--by COLUMN] [--rows DATA]",
+    description="The slope of the mean response in COLUMN, on average over all rows that were fitted: posterior mean, "
+    "sd and 95% interval, each with its Monte Carlo error.",
+    epilog="example:\n  tallbayes slope run1 hour --by carrier\n",
+    options={"": (RUN, _option("column", "a column of numbers that the formula reads", "COLUMN"), *OVER)},
+    module="answers",
+)
 REPRODUCE = Command(
     "reproduce",
     help="run the paper's experiments",
@@ -299,4 +332,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, SENSITIVITY, REPRODUCE)
+COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, SENSITIVITY, EFFECT, SLOPE, REPRODUCE)

@@ -11,7 +11,7 @@ bias.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class Ensemble:
     def _samples(self, values: Floats, number: int, place: int, remainder: Floats | None) -> Moved:
         """What every path adds to each expectation."""
         alone, weighted = number == 0 and not self.posterior.laplace, self.posterior.weighted
-        g, density = values[..., : self.first] - self.centres[: self.first], values[..., place] - self.centres[place]
+        g, density = self._about(values, place)
         found = Moved(*(differences(each, alone, weights=weighted) for each in products(g, density)))
         if remainder is None or weighted is None:
             return found
@@ -136,18 +136,25 @@ class Ensemble:
             base_variance=variance,
             least=self._least(how, place),
         )
-        weighted = self.posterior.weighted
-        off = 0.0 if weighted is None else np.abs(weighted.ratio_bias(parts[0]))
-        return found.flat_standard_error, found.flat_bias_bound + off
+        return found.flat_standard_error, found.flat_bias_bound + self._ratio_bias(how, place)
+
+    def _ratio_bias(self, how: Callable[[Moved], Floats], place: int) -> Floats | float:
+        """Of draws with weights, that of the divisions by their means."""
+        if self.posterior.weighted is None:
+            return 0.0
+        g, density = self._about(self.levels[0], place)
+        values = how(products(g[:, 0, 0], density[:, 0, 0]))
+        return np.abs(self.posterior.weighted.ratio_bias(np.broadcast_to(values, (len(values), self.first))))
+
+    def _about(self, values: Floats, place: int) -> tuple[Floats, Floats]:
+        """What is reported and one density, about their centres."""
+        return values[..., : self.first] - self.centres[: self.first], values[..., place] - self.centres[place]
 
     def _least(self, how: Callable[[Moved], Floats], place: int) -> Least | None:
         probed = self.posterior.probed
         if probed is None or self.probed is None:
             return None
-        sides = [
-            how(products(each[..., : self.first] - self.centres[: self.first], each[..., place] - self.centres[place]))
-            for each in self.probed
-        ]
+        sides = [how(products(*self._about(each, place))) for each in self.probed]
         return probed.least(*(each.mean(axis=1) for each in sides))
 
 
@@ -172,8 +179,6 @@ def make_ensemble(posterior: Posterior, integrand: Integrand, first: int) -> Ens
 
 
 def _with(posterior: Posterior, count: int) -> Posterior:
-    from dataclasses import replace
-
     assert posterior.weighted is not None
     if count == len(posterior.weighted.posterior):
         return posterior
