@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-
 from typing import Any
 
 from tallbayes.commands.commands import with_its_rows

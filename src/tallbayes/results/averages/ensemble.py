@@ -3,14 +3,20 @@
     T = A_high - A_low,  or A_high / A_low      at the Gaussian's draws, and at the points of every level
 
 E T and E (T - mu)^2 are the Gaussian's, to second order in closed form and by draws beyond that, and what the signed
-ensemble adds; ends are quantiles of signed draws. Where averages hang on a sample of rows, all is found anew without
-each of its groups in turn (the jackknife), and what that scatters by is added to the standard errors.
+ensemble adds. Ends are quantiles of draws with weights; of paths, of which there are few, those of the line of T, which
+are known sharply, and what T is beyond its line there under the Gaussian:
+
+    q_T ~ q_line + (q_T - q_line under the Gaussian)
+
+with |E rest - E_Gaussian rest| and a quarter of the difference as bias, the rest being T less its line. Where averages
+hang on a sample of rows, all is found anew without each of its groups in turn (the jackknife), and what that scatters
+by is added to the standard errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +29,7 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.estimator.levels import Stream
 from tallbayes.model.links import LINKS
 from tallbayes.moments import Floats
+from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.signed_draws import signed_quantiles
 from tallbayes.posterior.telescoping import combine, differences
@@ -30,6 +37,7 @@ from tallbayes.results.averages.sums import GROUPS, Averaged, RowSample, link_te
 from tallbayes.structure import Structure
 
 PAIRS = 4096
+BATCHES = 16
 PATHS_READ = 2048
 POINTS_TOGETHER = 256
 ENDS = np.array([0.025, 0.975])
@@ -114,6 +122,7 @@ class Drawn:
     probed: tuple[Floats, Floats] | None
     value: float
     slope: Floats
+    direction: Floats
     trace: float
     expanded: Floats
 
@@ -123,7 +132,8 @@ class Drawn:
         probed = None
         if self.probed is not None and other.probed is not None:
             probed = self.probed[0] - other.probed[0], self.probed[1] - other.probed[1]
-        parts = self.value - other.value, self.slope - other.slope, self.trace - other.trace
+        line = self.slope - other.slope, self.direction - other.direction
+        parts = self.value - other.value, *line, self.trace - other.trace
         # Groups of two samples are apart, so that one of them is left out at a time.
         return Drawn(
             _apart(self.gaussian, other.gaussian),
@@ -159,6 +169,7 @@ def contrast_of(points: Points, averaged: Averaged, level: int, contrast: Contra
         probed,  # type: ignore[arg-type]
         start,
         columns @ own,
+        np.concatenate([own, np.zeros(points.gaussian.shape[-1] - len(own))]),
         trace,
         expanded,
     )
@@ -284,12 +295,31 @@ def _estimates(drawn: Drawn, posterior: Posterior, place: int) -> tuple[Estimate
     for each in ("flat_standard_error", "flat_bias_bound"):
         fields[each] = fields[each] / (2 * sd)
     fields["flat_value"] = np.array([sd])
+    if weighted is None and len(gaussian):
+        return mean, Estimate(**fields), _ends_by_line(drawn, posterior, gaussian, mean)
     structure = Structure.leaf((2,))
     known = None if sides is None else partial(_least_below, posterior, sides)
     ends = signed_quantiles(
         gaussian.ravel(), [each[..., 0] for each in levels], ENDS, rungs, "ends", structure, known, weighted
     )
     return mean, Estimate(**fields), ends
+
+
+def _ends_by_line(drawn: Drawn, posterior: Posterior, gaussian: Floats, mean: Estimate) -> Estimate:
+    """Of the line of T, and what T is beyond it at the Gaussian's draws."""
+    line = ReportedLine(drawn.direction, drawn.value - float(drawn.direction @ posterior.anchor.mode))
+    ends, (centre, _) = posterior.line_quantiles(line, ENDS, "ends"), posterior.line_moments(line)
+    straight = drawn.value + _line_at(drawn, posterior)
+    beyond = np.quantile(gaussian, ENDS) - np.quantile(straight, ENDS)
+    parts = zip(np.array_split(gaussian, BATCHES), np.array_split(straight, BATCHES), strict=True)
+    scatter = np.std([np.quantile(a, ENDS) - np.quantile(b, ENDS) for a, b in parts], axis=0, ddof=1)
+    rest = (float(mean.flat_value[0]) - gaussian.mean()) - (float(centre.flat_value[0]) - straight.mean())
+    return replace(
+        ends,
+        flat_value=ends.flat_value + beyond,
+        flat_standard_error=np.hypot(ends.flat_standard_error, scatter / np.sqrt(BATCHES)),
+        flat_bias_bound=ends.flat_bias_bound + abs(rest) + np.abs(beyond) / 4,
+    )
 
 
 def _line_at(drawn: Drawn, posterior: Posterior) -> Floats:
