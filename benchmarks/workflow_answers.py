@@ -3,7 +3,7 @@
     python benchmarks/workflow_answers.py                    both problems, by weights and by paths
     python benchmarks/workflow_answers.py --seeds 20
 
-Logistic, 300 x 5, and Poisson, 300 x 4 with an offset; exact answers are those of four million draws with weights.
+Logistic, 300 x 5, and Poisson, 300 x 4 with an offset; exact answers are those of a million draws with weights.
 `coverage` is the share of numbers within value +- 1.96 error, `rms` the root mean square of errors in stated ones, by
 kind of number.
 """
@@ -21,7 +21,7 @@ import numpy as np
 import tallbayes as tb
 
 RESULTS = Path(__file__).parent / "results" / "workflow_answers.json"
-DRAWS, BATCHES = 200_000, 20
+DRAWS, BATCHES = 200_000, 5
 KINDS = ("mean", "sd", "lower", "upper")
 
 

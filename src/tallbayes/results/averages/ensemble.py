@@ -32,7 +32,7 @@ from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.signed_draws import signed_quantiles
-from tallbayes.posterior.telescoping import combine, differences
+from tallbayes.posterior.telescoping import cautious, combine, differences
 from tallbayes.results.averages.sums import GROUPS, Averaged, RowSample, link_terms
 from tallbayes.structure import Structure
 
@@ -272,7 +272,7 @@ def _estimates(drawn: Drawn, posterior: Posterior, place: int) -> tuple[Estimate
         variance = rest.var(ddof=1) / len(rest) if len(rest) > 1 else 0.0
         start = base + (rest.mean() if len(rest) else 0.0)
         parts = samples(how)
-        own = combine(name, NUMBER, parts, rungs, start, variance, least=least(how))
+        own = cautious(combine(name, NUMBER, parts, rungs, start, variance, least=least(how)))
         off = 0.0 if weighted is None else np.abs(weighted.ratio_bias(how(levels[0])[:, 0, 0]))
         return Estimate(**{**_fields(own), "flat_bias_bound": own.flat_bias_bound + off})
 
@@ -299,8 +299,10 @@ def _estimates(drawn: Drawn, posterior: Posterior, place: int) -> tuple[Estimate
         return mean, Estimate(**fields), _ends_by_line(drawn, posterior, gaussian, mean)
     structure = Structure.leaf((2,))
     known = None if sides is None else partial(_least_below, posterior, sides)
-    ends = signed_quantiles(
-        gaussian.ravel(), [each[..., 0] for each in levels], ENDS, rungs, "ends", structure, known, weighted
+    ends = cautious(
+        signed_quantiles(
+            gaussian.ravel(), [each[..., 0] for each in levels], ENDS, rungs, "ends", structure, known, weighted
+        )
     )
     return mean, Estimate(**fields), ends
 

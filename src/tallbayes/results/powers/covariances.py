@@ -20,7 +20,7 @@ from tallbayes.estimator.allocation import Least
 from tallbayes.moments import Floats
 from tallbayes.posterior.expectations import Integrand, level_values, probe_values
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.posterior.telescoping import combine, differences
+from tallbayes.posterior.telescoping import cautious, combine, differences
 from tallbayes.results.powers.gaussian import GaussianPart, Moved, gaussian_part, products
 from tallbayes.structure import Structure
 
@@ -128,13 +128,15 @@ class Ensemble:
         parts = [np.broadcast_to(how(each), each.g.shape) for each in samples]
         rest = how(beyond)
         variance = 0.0 if len(rest) < 2 else rest.var(axis=0, ddof=1) / len(rest)
-        found = combine(
-            "sensitivity",
-            Structure.leaf((self.first,)),
-            parts,
-            self.posterior.rungs.along(None),
-            base_variance=variance,
-            least=self._least(how, place),
+        found = cautious(
+            combine(
+                "sensitivity",
+                Structure.leaf((self.first,)),
+                parts,
+                self.posterior.rungs.along(None),
+                base_variance=variance,
+                least=self._least(how, place),
+            )
         )
         return found.flat_standard_error, found.flat_bias_bound + self._ratio_bias(how, place)
 
