@@ -8,7 +8,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-planes test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
 	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
-	bench-predict bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale mixed-peers browser reproduce reproduce-quick clean
+	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale mixed-peers browser reproduce reproduce-quick clean
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -49,6 +49,7 @@ help:
 	@echo "make bench-mixed-scale memory and seconds of mixed models on disk, 10^6 and 10^7 rows (resumable, half an hour)"
 	@echo "make mixed-peers       look for R's lme4 and glmmTMB and for GPBoost, and install them where that is allowed"
 	@echo "make bench-flights     an exact reference for the flights, and the answer beside it"
+	@echo "make bench-effects     coverage of the errors of sensitivities and average effects, 200 seeds (an hour)"
 	@echo "make bench-passes      where the passes of set-up go, stage by stage: counts, no timings (4 minutes)"
 	@echo "make bench-predict     a million rows, and memory for ten million"
 	@echo "make bench-scale       memory at 10^8 rows, a pass beside NumPy, two workers beside one (15 minutes)"
@@ -205,6 +206,9 @@ bench-mixed-scale: $(BENCH_STAMP)
 
 bench-flights: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/flights.py
+
+bench-effects: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/workflow_answers.py
 
 bench-passes: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/setup_passes.py --out benchmarks/results/setup_passes.json

@@ -20,7 +20,7 @@ import tallbayes as tb
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works", "scale")]
-LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not")]
+LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not", "workflow")]
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", *GUIDES, *LONGER])

@@ -170,11 +170,9 @@ def predict(options: argparse.Namespace) -> int:
         got = f"{str(options.out)!r}, which exists"
         raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
     result, settings = read_run(options.folder)
+    result = with_its_rows(result, settings)
     with _uninterrupted():
-        use_compile_cache_later()
-        from tallbayes.formula.again.rows import with_rows
         from tallbayes.results.predictions import predict_batches
-    result = with_rows(result, settings)
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
     asked |= {"keep": [name for given in options.keep or () for name in names_of(given, "--keep id,hour")]}
     asked |= {"interval": options.interval or None}
@@ -190,6 +188,14 @@ def predict(options: argparse.Namespace) -> int:
     where = "" if options.out is None else f" in {_nearby(options.out.absolute())}"
     print(f"tallbayes: {count:,} rows predicted{where}", file=sys.stderr)
     return 0
+
+
+def with_its_rows(result: Result, settings: dict[str, Any]) -> Result:
+    """A run that can answer what needs its table, where that is in its place."""
+    with _uninterrupted():
+        use_compile_cache_later()
+        from tallbayes.formula.again.rows import with_rows
+    return with_rows(result, settings)
 
 
 def names_of(given: str, example: str) -> list[str]:
@@ -227,7 +233,10 @@ def report(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     folder = _folder(options.folder)
     place = options.out or folder / "report.html"
-    page = write_report(result, place, title=options.title, settings=_kept_in(folder, settings))
+    if options.sensitivity:
+        result = with_its_rows(result, settings)
+    kept = _kept_in(folder, settings)
+    page = write_report(result, place, title=options.title, settings=kept, sensitivity=options.sensitivity)
     print(_nearby(Path(page).absolute()))
     return 0
 

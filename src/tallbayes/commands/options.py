@@ -260,7 +260,7 @@ PREDICT = Command(
 REPORT = Command(
     "report",
     help="write a page that shows a run",
-    usage="RUN [--out PAGE] [--title TEXT]",
+    usage="RUN [--out PAGE] [--title TEXT] [--sensitivity]",
     description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost.",
     epilog="example:\n  tallbayes report run1 --out flights.html\n",
     options={
@@ -268,8 +268,52 @@ REPORT = Command(
             RUN,
             _path("--out", "default RUN/report.html, or beside the result file", "PAGE"),
             _option("--title", "the page's heading", "TEXT"),
+            _flag("--sensitivity", "say which priors matter too; the table must be in its place"),
         )
     },
+)
+SENSITIVITY = Command(
+    "sensitivity",
+    help="say which answers hang on the prior",
+    usage="RUN [--csv]",
+    description="How far every posterior mean and sd moves with the power of the prior, of its parts and of the "
+    "likelihood, in posterior sds, each number with its Monte Carlo error. The table must be in its place.",
+    epilog="example:\n  tallbayes sensitivity run1\n",
+    options={"": (RUN, _flag("--csv", "all numbers as CSV, a row a parameter and a density"))},
+    module="answers",
+)
+OVER = (
+    _option("--by", "one for each level of this column", "COLUMN"),
+    _path("--rows", "over the rows of another file, or of a part of the table", "DATA"),
+)
+EFFECT = Command(
+    "effect",
+    help="average what a column at one value does against another",
+    usage="RUN COLUMN HIGH LOW [--by COLUMN] [--ratio] [--rows DATA]",
+    description="The mean response with COLUMN at HIGH in every row, less that with it at LOW, on average over all "
+    "rows that were fitted: posterior mean, sd and 95% interval, each with its Monte Carlo error.",
+    epilog="example:\n  tallbayes effect run1 treated 1 0 --by kind\n",
+    options={
+        "": (
+            RUN,
+            _option("column", "a column of the table that the formula reads", "COLUMN"),
+            _option("high", "its value", "HIGH"),
+            _option("low", "the value that it is held against", "LOW"),
+            *OVER,
+            _flag("--ratio", "the ratio of the two averages in place of their difference"),
+        )
+    },
+    module="answers",
+)
+SLOPE = Command(
+    "slope",
+    help="average the slope of the response in a column",
+    usage="RUN COLUMN [--by COLUMN] [--rows DATA]",
+    description="The slope of the mean response in COLUMN, on average over all rows that were fitted: posterior mean, "
+    "sd and 95% interval, each with its Monte Carlo error.",
+    epilog="example:\n  tallbayes slope run1 hour --by carrier\n",
+    options={"": (RUN, _option("column", "a column of numbers that the formula reads", "COLUMN"), *OVER)},
+    module="answers",
 )
 REPRODUCE = Command(
     "reproduce",
@@ -288,4 +332,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, REPRODUCE)
+COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, SENSITIVITY, EFFECT, SLOPE, REPRODUCE)

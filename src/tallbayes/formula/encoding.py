@@ -78,10 +78,10 @@ class Encoding:
         require_complete(rows)
         return tuple(group.encode(rows) for group in self.groups)
 
-    def transform(self, rows: Any, finite: bool = True) -> np.ndarray:
+    def transform(self, rows: Any, finite: bool = True, precise: bool = False) -> np.ndarray:
         """The columns of a normalised Arrow table that is complete and known; what is not `finite`, such as the
-        logarithm of 0, is NaN, or refused."""
-        return apply(self.coding, rows, np.array(self.means), np.array(self.scales), finite)
+        logarithm of 0, is NaN, or refused. What is `precise` is float64."""
+        return apply(self.coding, rows, np.array(self.means), np.array(self.scales), finite, precise)
 
     def to_plain(self) -> dict[str, Any]:
         """Text, numbers, lists and dicts."""

@@ -32,6 +32,7 @@ from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.progress import reporter, teller
+from tallbayes.results.fitted import FitTable
 from tallbayes.results.result import Result, Tolerance
 from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
@@ -120,7 +121,8 @@ def fit(
             raise _by_column(error, design.names) from error
     notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, group_scale, rule), *design.notes)
     column = None if offset is None else offset if isinstance(offset, str) else ""
-    return _described(notes, replace(design.encoding, offset=column).to_plain(), result)
+    kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
+    return _described(notes, replace(design.encoding, offset=column).to_plain(), kept, result)
 
 
 def _one_table(data: Any, table: Any) -> Any:
@@ -184,18 +186,21 @@ def make_model(
     return in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
 
 
-def _described(notes: tuple[str, ...], encoding: Any, result: Result) -> Result:
+def _described(notes: tuple[str, ...], encoding: Any, table: FitTable, result: Result) -> Result:
     """The result with what the formula door has to say, and so every extension of it."""
-    further = None if result.continuation is None else partial(_continue, notes, encoding, result.continuation)
+    further = None if result.continuation is None else partial(_continue, notes, encoding, table, result.continuation)
     modes = tuple(
-        each if each.result is None else replace(each, result=_described(notes, encoding, each.result))
+        each if each.result is None else replace(each, result=_described(notes, encoding, table, each.result))
         for each in result.modes
     )
-    return replace(result, notes=(*notes, *result.notes), encoding=encoding, modes=modes, continuation=further)
+    own: dict[str, Any] = {"encoding": encoding, "modes": modes, "continuation": further, "fit_table": table}
+    return replace(result, notes=(*notes, *result.notes), **own)
 
 
-def _continue(notes: tuple[str, ...], encoding: Any, continuation: Callable[..., Result], **changes: Any) -> Result:
-    return _described(notes, encoding, continuation(**changes))
+def _continue(
+    notes: tuple[str, ...], encoding: Any, table: FitTable, continuation: Callable[..., Result], **changes: Any
+) -> Result:
+    return _described(notes, encoding, table, continuation(**changes))
 
 
 def _by_column(error: PosteriorError, names: tuple[str, ...]) -> PosteriorError:

@@ -167,13 +167,15 @@ def standardised_blocks(
         yield start, Block((block.x - means[dense]) / scales[dense], block.codes)
 
 
-def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray, finite: bool = True) -> np.ndarray:
+def apply(
+    coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray, finite: bool = True, precise: bool = False
+) -> np.ndarray:
     """All columns of new rows, with the means and scales of old ones, those of levels written out.
 
-    What is not `finite` is NaN, or refused.
+    What is not `finite` is NaN, or refused. What is `precise` is float64, for differences of rows that are close.
     """
     width = len(coding.names)
-    x = np.zeros((table.num_rows, width), np.float32 if np.any(means) else np.float64)
+    x = np.zeros((table.num_rows, width), np.float32 if np.any(means) and not precise else np.float64)
     if not coding.names:
         return x
     for start, block in standardised_blocks(coding, table, means, scales, finite):
@@ -185,7 +187,7 @@ def apply(coding: Coding, table: Any, means: np.ndarray, scales: np.ndarray, fin
     lost = None if finite or np.all(np.isfinite(over_rows(np.add, x))) else ~np.isfinite(x)
     if lost is not None:
         x[lost] = 0.0
-    x = x if needs_float64(x) else x.astype(np.float32, copy=False)
+    x = x if precise or needs_float64(x) else x.astype(np.float32, copy=False)
     if lost is not None:
         x[lost] = np.nan
     return x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallbayes.errors import InputError, explain
 from tallbayes.model.model import Target
@@ -19,6 +19,15 @@ class Fitted:
 
     target: Target
     table: Table
+
+
+@dataclass(frozen=True, eq=False)
+class FitTable:
+    """The table that a formula was fitted to, as it was given, with weights and offsets that are names or arrays."""
+
+    data: Any
+    weights: Any = None
+    offset: Any = None
 
 
 def fitted_of(result: Result) -> Fitted:

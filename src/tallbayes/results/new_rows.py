@@ -42,12 +42,13 @@ UNORDERED = "rows are in the order of the table, which is shuffled; column row h
 @dataclass(frozen=True, eq=False)
 class Asked:
     """What is asked of new rows beside a prediction: columns to keep, what to do with rows that cannot be predicted,
-    and the offset, an array or the name of a column."""
+    the offset, an array or the name of a column, and whether columns are to be float64."""
 
     keep: tuple[str, ...] = ()
     missing: str = "error"
     unknown: str = "error"
     offset: Any = None
+    precise: bool = False
 
     def __post_init__(self) -> None:
         for name, given in (("missing", self.missing), ("unknown", self.unknown)):
@@ -194,7 +195,7 @@ def _encoded(encoding: Encoding, piece: Any, sieve: _Sieve) -> np.ndarray:
         table = table if stays.all() else table.filter(array(stays))
     if not sieve.usable.any():
         return np.empty((0, len(coding.names)))
-    x = encoding.transform(normalised_table(table), finite=False)
+    x = encoding.transform(normalised_table(table), finite=False, precise=sieve.asked.precise)
     lost = np.isnan(x)
     if not lost.any():
         return x

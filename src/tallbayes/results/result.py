@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from tallbayes.results.averages.answers import AverageEffect, AverageEffects
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
-    from tallbayes.results.fitted import Fitted
+    from tallbayes.results.fitted import FitTable, Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
+    from tallbayes.results.powers.sensitivity import Sensitivity
 
 Tolerance = float | Mapping[str, float]
 
@@ -100,6 +102,8 @@ class Result:
     effect_source: EffectSource | None = field(default=None, repr=False)
     fitted_source: Callable[[], Fitted] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
+    # Of this process, or of a run whose table is in its place; not saved.
+    fit_table: FitTable | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
@@ -193,6 +197,31 @@ class Result:
 
         return effects(self, by)
 
+    def sensitivity(self) -> Sensitivity:
+        """Which answers hang on the prior: how far every mean and sd moves with the power of the prior, of its parts
+        and of the likelihood, in posterior sds, each number with its error."""
+        from tallbayes.results.powers.sensitivity import sensitivity
+
+        return sensitivity(self)
+
+    def average_effect(
+        self, column: Any, high: Any, low: Any, *, by: Any = None, rows: Any = None, ratio: bool = False
+    ) -> AverageEffect | AverageEffects:
+        """The mean response with `column` at `high` in every row, less that with it at `low`, on average over all rows
+        that were fitted or over `rows` (g-computation): posterior mean, sd and 95% interval, each with its error.
+
+        `by` a column, one for each of its levels, and their contrasts; with `ratio` the ratio of the two averages.
+        """
+        from tallbayes.results.averages.answers import average_effect
+
+        return average_effect(self, column, high, low, by=by, rows=rows, ratio=ratio)
+
+    def average_slope(self, column: Any, *, by: Any = None, rows: Any = None) -> AverageEffect | AverageEffects:
+        """The slope of the mean response in a column of numbers, on average over rows; see `average_effect`."""
+        from tallbayes.results.averages.answers import average_slope
+
+        return average_slope(self, column, by=by, rows=rows)
+
     def variance_partition(self) -> VariancePartition:
         """Of a mixed model by a formula: the shares of variance of its factors (intraclass correlations) and of the
         residual, on the scale of the linear predictor, each with an interval and errors."""
@@ -274,11 +303,13 @@ class Result:
         comparisons: Sequence[Comparison] = (),
         title: str | None = None,
         settings: dict[str, Any] | None = None,
+        sensitivity: bool = False,
     ) -> Path:
-        """One HTML page that can be shown to someone else; labelled predictions and comparisons may be added."""
+        """One HTML page that can be shown to someone else; labelled predictions and comparisons may be added, and what
+        hangs on the prior."""
         from tallbayes.views.report import write_report
 
-        return write_report(self, path, predictions, comparisons, title, settings)
+        return write_report(self, path, predictions, comparisons, title, settings, sensitivity)
 
     def to_pandas(self, probability: float = 0.95) -> pandas.DataFrame:
         """A data frame: one row a parameter, with errors beside the numbers."""

@@ -6,6 +6,8 @@ headline      in a line what was met and what was not
 tables        the one set of rows and columns, in cells that know their number
 text          quantities, levels, cost, status
 groups        effects of groups, and shares of variance
+averages      average effects
+sensitivity   what hangs on the prior
 summary       the answer in brief
 document      one JSON document
 notebook      small HTML tables

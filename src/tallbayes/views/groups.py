@@ -10,17 +10,13 @@ A number is given to the second digit of its error, which stands beside it; a ra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tallbayes.progress import shorten
 from tallbayes.results.groups.effects import Effects
 from tallbayes.results.groups.partition import VariancePartition
-from tallbayes.views.numbers import UNKNOWN, with_error
-from tallbayes.views.tables import Grid, effects, partition
-from tallbayes.views.text import aligned, listed
+from tallbayes.views.numbers import with_error
+from tallbayes.views.tables import effects, partition
+from tallbayes.views.text import listed, paired
 
 WIDTH = 100
-LONGEST_NAME = 36
 ABOUT_ERRORS = ("error", "of the number to its left: Monte Carlo, root mean square, remaining bias included")
 
 
@@ -35,7 +31,7 @@ def effect_tables(found: Effects) -> list[str]:
     parts = []
     for place in range(len(found.names)):
         head, grid = effects(found, place)
-        parts.append(f"{head}\n\n{_laid_out(found.by, grid)}")
+        parts.append(f"{head}\n\n{paired(found.by, grid)}")
     return parts
 
 
@@ -59,23 +55,9 @@ def partition_text(found: VariancePartition) -> str:
 
 
 def partition_table(found: VariancePartition) -> str:
-    return _laid_out("variance of", partition(found))
+    return paired("variance of", partition(found))
 
 
 def about_partition(found: VariancePartition) -> tuple[str, str]:
     words = "of the variance of a row about its mean, on the scale of the linear predictor"
     return "share", f"{words}; the residual is {found.residual}"
-
-
-def _laid_out(head: str, grid: Grid) -> str:
-    """A column for every number, and for its error where it has one."""
-    columns: list[list[str]] = []
-    for name, cells in grid.columns.items():
-        values, errors = zip(*(cell.texts for cell in cells), strict=True) if cells else ((), ())
-        columns.append(aligned(name, values, 4))
-        if any(cell.error is not None for cell in cells):
-            columns.append(aligned("error", [each or UNKNOWN for each in errors], 2))
-    labels: Sequence[str] = [shorten(name, LONGEST_NAME) for name in (head, *grid.names)]
-    longest = max(map(len, labels))
-    rows = zip([each.ljust(longest) for each in labels], *columns, strict=True)
-    return "\n".join("".join(row).rstrip() for row in rows)

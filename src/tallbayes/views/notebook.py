@@ -21,7 +21,7 @@ from tallbayes.views.advice import TYPED
 from tallbayes.views.headline import Headline, headline
 from tallbayes.views.numbers import ROUGH, UNKNOWN
 from tallbayes.views.summary import ABOUT_ERRORS
-from tallbayes.views.tables import Cell, Component, components, measured, met, predictions, spent
+from tallbayes.views.tables import Cell, Component, Grid, components, measured, met, predictions, spent
 
 if TYPE_CHECKING:
     from tallbayes.posterior.prediction import Prediction
@@ -156,6 +156,20 @@ def _facts(result: Result, top: Headline) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in result.notes)
     folded = f"<details><summary>notes</summary><ul>{notes}</ul></details>" if notes else ""
     return f"<div>{'<br>'.join(lines)}</div>{folded}"
+
+
+def grid_html(top: str, grids: Sequence[tuple[str, Grid]], facts: Sequence[str]) -> str:
+    """Tables under a line, and what is to be known of them."""
+    tables = []
+    for head, grid in grids:
+        rows = zip(map(escape, grid.names), *(map(_word, cells) for cells in grid.columns.values()), strict=True)
+        tables.append(_table((escape(head), *map(escape, grid.columns)), list(rows), len(grid.names)))
+    about = "<br>".join(f"<span{FAINT}>{escape(each)}</span>" for each in facts)
+    return BLOCK.format(f"<div>{escape(top)}</div>{''.join(tables)}<div>{about}</div>")
+
+
+def _word(cell: Cell) -> str:
+    return escape(cell.value) if isinstance(cell.value, str) else _cell(cell)
 
 
 def _cell(cell: Cell) -> str:

@@ -86,10 +86,10 @@ def measured(estimate: Estimate, most: int | None = None) -> list[Cell]:
     """The first components, each with its error, and marked where that is above what was asked for."""
     # Nothing is above a tolerance that is not a number, where nothing was asked.
     rough = estimate.flat_error[:most] > estimate.flat_tolerance[:most]
-    return _with_errors(estimate.flat_value[:most], estimate.flat_error[:most], rough)
+    return with_errors(estimate.flat_value[:most], estimate.flat_error[:most], rough)
 
 
-def _with_errors(values: Any, errors: Any, rough: Any = None) -> list[Cell]:
+def with_errors(values: Any, errors: Any, rough: Any = None) -> list[Cell]:
     marks = [False] * len(values) if rough is None else rough
     parts = zip(values, errors, marks, strict=True)
     return [Cell(float(value), error=float(error), rough=bool(mark)) for value, error, mark in parts]
@@ -183,7 +183,7 @@ def predictions(prediction: Prediction, most: int) -> Grid:
     numbers = [(head, values[:most]) for head, values in prediction.numbers().items() if head not in observed]
     every = iter(numbers)
     for value, sd, error, sd_error in zip(every, every, every, every, strict=True):
-        columns[value[0]], columns[sd[0]] = _with_errors(value[1], error[1]), _with_errors(sd[1], sd_error[1])
+        columns[value[0]], columns[sd[0]] = with_errors(value[1], error[1]), with_errors(sd[1], sd_error[1])
         columns |= {head: _column(errors, spread) for head, errors in (error, sd_error)}
     # The errors of these are in files and frames; here they tell how many digits there are.
     for name, error_name in (("sd", "sd_error"), ("lower", "interval_error"), ("upper", "interval_error")):
@@ -201,7 +201,7 @@ def effects(found: Effects, place: int, most: int = 5) -> tuple[str, Grid]:
     head = f"effects by {found.by}" if len(found.names) == 1 else f"effects by {found.by}, {found.names[place]}"
 
     def column(name: str, error: str) -> list[Cell]:
-        return _with_errors(getattr(found, name)[rows, place], getattr(found, error)[rows, place])
+        return with_errors(getattr(found, name)[rows, place], getattr(found, error)[rows, place])
 
     grid = Grid(
         [str(found.levels[row]) for row in rows],
@@ -223,7 +223,7 @@ def partition(found: VariancePartition) -> Grid:
     """A row a share: its mean, and the ends of its interval."""
     tails = (1 - found.probability) / 2, (1 + found.probability) / 2
     heads = "share", *(f"{tail:.1%}" for tail in tails)
-    columns = {head: _with_errors(found.values[:, i], found.errors[:, i]) for i, head in enumerate(heads)}
+    columns = {head: with_errors(found.values[:, i], found.errors[:, i]) for i, head in enumerate(heads)}
     return Grid(found.names, columns)
 
 

@@ -8,6 +8,7 @@ from math import isfinite
 
 import numpy as np
 
+from tallbayes.progress import shorten
 from tallbayes.results.coefficients import Ends, interval_ends, least, own_parameters, shown_size
 from tallbayes.results.parts import DrawWeights, Mode
 from tallbayes.results.result import Result
@@ -19,6 +20,7 @@ from tallbayes.weighing.weights import MOST_TAIL
 
 MAX_ROWS = 24
 WIDTH = 110
+LONGEST_NAME = 36
 
 
 def describe(result: Result) -> str:
@@ -130,6 +132,24 @@ def aligned(head: str, texts: Sequence[str], gap: int) -> list[str]:
     lined = [before.rjust(left) + (point + after).ljust(right) for before, point, after in split]
     width = max(len(head), left + right)
     return [" " * gap + each for each in (head.center(width), *(line.center(width) for line in lined))]
+
+
+def paired(head: str, grid: Grid) -> str:
+    """A column for every number, and one for its error where it has one; of words alone they begin to the left."""
+    columns: list[list[str]] = []
+    for name, cells in grid.columns.items():
+        values, errors = zip(*(cell.texts for cell in cells), strict=True) if cells else ((), ())
+        if all(isinstance(cell.value, str) for cell in cells):
+            width = max(map(len, (name, *values)))
+            columns.append([f"    {each.ljust(width)}" for each in (name, *values)])
+            continue
+        columns.append(aligned(name, values, 4))
+        if any(cell.error is not None for cell in cells):
+            columns.append(aligned("error", [each or UNKNOWN for each in errors], 2))
+    labels: Sequence[str] = [shorten(name, LONGEST_NAME) for name in (head, *grid.names)]
+    longest = max(map(len, labels))
+    rows = zip([each.ljust(longest) for each in labels], *columns, strict=True)
+    return "\n".join("".join(row).rstrip() for row in rows)
 
 
 def listed(facts: Sequence[tuple[str, str]], width: int) -> str:

@@ -19,7 +19,7 @@ from tallbayes.formula.standardising import read_rule
 from tallbayes.groups.placing import gather, place_again
 from tallbayes.model.model import Model
 from tallbayes.model.weights import weigh
-from tallbayes.results.fitted import Fitted
+from tallbayes.results.fitted import FitTable, Fitted
 from tallbayes.results.groups.effects import EffectSource, has_groups, nothing_more
 from tallbayes.results.result import Result, kept_posterior
 from tallbayes.rows.on_disk import Stored
@@ -35,7 +35,8 @@ def with_rows(result: Result, settings: Mapping[str, Any]) -> Result:
     data = settings.get("data")
     if result.posterior is None or data is None or not Path(data).exists():
         return result
-    found = replace(result, fitted_source=cache(partial(_fitted_again, result, settings)))
+    table = FitTable(str(data), settings.get("weights"))
+    found = replace(result, fitted_source=cache(partial(_fitted_again, result, settings)), fit_table=table)
     if not has_groups(result):
         return found
     again = partial(gather_again, result, partial(design_again, settings), str(data))

@@ -4,6 +4,8 @@
     2  how sure       `report_errors`
     3  what it cost   `report_cost`
 
+and, where it is asked for, which priors matter (`asked.sensitivity`), before the cost.
+
 No script, no network, no font of its own: a policy in the page's head forbids all three. It is read on a phone, on a
 desk, in the dark and on paper alike; see `stylesheet`.
 """
@@ -102,6 +104,7 @@ def write_report(
     comparisons: Sequence[Any] = (),
     title: str | None = None,
     settings: dict[str, Any] | None = None,
+    sensitivity: bool = False,
 ) -> Path:
     """Write the page, atomically, and return where it is.
 
@@ -112,7 +115,7 @@ def write_report(
     if place.is_dir() or not place.parent.is_dir():
         got = f"the folder {str(place)!r}" if place.is_dir() else f"no folder {str(place.parent)!r}"
         raise InputError(explain("a file to write the report to", got, "report.html"))
-    page = render_report(result, predictions, comparisons, title, settings)
+    page = render_report(result, predictions, comparisons, title, settings, sensitivity)
     with replacing(place, shared=True) as partial:
         partial.write_text(page, encoding="utf-8")
     return place
@@ -126,6 +129,7 @@ def render_report(
     comparisons: Sequence[Any] = (),
     title: str | None = None,
     settings: dict[str, Any] | None = None,
+    sensitivity: bool = False,
 ) -> str:
     """The page as text."""
     effects = effects_of(result)
@@ -135,6 +139,7 @@ def render_report(
         _header(result, effects, asked, name),
         _section("answer", "The answer", _answer(result, effects, predictions, comparisons, asked)),
         _section("certainty", "How sure", certainty(result, effects)),
+        *_asked_for(result, sensitivity),
         _section("cost", "What it cost", cost(result, asked)),
     ]
     head = element(
@@ -149,6 +154,15 @@ def render_report(
     )
     body = element("body", join([parts[0], element("main", join(parts[1:], "\n"))], "\n"))
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _asked_for(result: Result, sensitivity: bool) -> list[Markup]:
+    """Sections that appear when they are asked for."""
+    if not sensitivity:
+        return []
+    from tallbayes.views.report.asked.sensitivity import sensitive
+
+    return [_section("priors", "Which priors matter", sensitive(result.sensitivity()))]
 
 
 def _answer(

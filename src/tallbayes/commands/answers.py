@@ -1,0 +1,43 @@
+"""Commands that ask a run about its model: which answers hang on the prior, and average effects."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from typing import Any
+
+from tallbayes.commands.commands import with_its_rows
+from tallbayes.results.run_folder import read_run
+
+
+def sensitivity(options: argparse.Namespace) -> int:
+    """What the power of the prior moves, as tables or as CSV."""
+    result, settings = read_run(options.folder)
+    found = with_its_rows(result, settings).sensitivity()
+    if not options.csv:
+        print(found)
+        return 0
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(("parameter", "density", "mean", "mean_error", "sd", "sd_error", "finding"))
+    for name in found.names:
+        for density in found.densities:
+            numbers = (*found.mean(name, density), *found.sd(name, density))
+            writer.writerow((name, density, *(f"{each:.8g}" for each in numbers), found.finding(name)))
+    sys.stdout.flush()
+    return 0
+
+
+def effect(options: argparse.Namespace) -> int:
+    """The average effect of a column at one value against another."""
+    result, settings = read_run(options.folder)
+    asked: dict[str, Any] = {"by": options.by, "rows": options.rows, "ratio": options.ratio}
+    print(with_its_rows(result, settings).average_effect(options.column, options.high, options.low, **asked))
+    return 0
+
+
+def slope(options: argparse.Namespace) -> int:
+    """The average slope of the mean response in a column."""
+    result, settings = read_run(options.folder)
+    print(with_its_rows(result, settings).average_slope(options.column, by=options.by, rows=options.rows))
+    return 0

@@ -1,0 +1,4 @@
+"""Sections of a report that appear where they are asked for.
+
+sensitivity   which priors matter
+"""
