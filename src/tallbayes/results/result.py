@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
+    from tallbayes.results.draws.drawn import Draws
     from tallbayes.results.fitted import Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
+    from tallbayes.sampler.levels import Problem
 
 Tolerance = float | Mapping[str, float]
 
@@ -99,6 +101,7 @@ class Result:
     stored_partition: VariancePartition | None = None
     effect_source: EffectSource | None = field(default=None, repr=False)
     fitted_source: Callable[[], Fitted] | None = field(default=None, repr=False)
+    path_source: Callable[[], Problem] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
@@ -266,6 +269,16 @@ class Result:
 
         asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
+
+    def draws(self, count: int = 1_000, *, seed: int = 0) -> Draws:
+        """Independent draws of the parameters, with `.value` in theta's own structure and `.effects()` of groups.
+
+        Of a small table they are of the posterior itself; of a tall one they are ends of paths, whose law is off by no
+        more than `.bias`, in posterior sds.
+        """
+        from tallbayes.results.draws.drawn import draw
+
+        return draw(self, count, seed=seed)
 
     def report(
         self,
