@@ -300,7 +300,7 @@ class Result:
         return to_pandas(self, probability)
 
     def to_datatree(self, draws: int = 1000) -> xarray.DataTree:
-        """An xarray.DataTree in ArviZ's layout: a thin set of draws for plots, and the estimates with their errors."""
+        """An xarray.DataTree in ArviZ's layout: independent draws, and the estimates with their errors."""
         from tallbayes.results.export import to_datatree
 
         return to_datatree(self, draws)

@@ -152,6 +152,13 @@ def draw(result: Result, count: int = 1_000, *, seed: int = 0) -> Draws:
     return _made(result, moves, seed, bias_of(result) + left, f"ends of paths of level {finest}", rows_each)
 
 
+def independent(result: Result, count: int) -> Draws | None:
+    """As many, where the rows of the fit are there to be read; None elsewhere."""
+    if result.posterior is None or (result.path_source is None and result.fitted_source is None):
+        return None
+    return draw(result, count)
+
+
 def _made(result: Result, moves: Floats, seed: int, bias: float, how: str, rows: float) -> Draws:
     return Draws(result, kept_posterior(result).reported_at(moves), moves, seed, float(bias), how, float(rows))
 

@@ -2,17 +2,18 @@
 
     z ~ q,   w = pi / q,   taken where U < w / M,   M the largest weight of all that were proposed
 
-Taken ones are independent and have the posterior's own law but for where w exceeds M: what is off, in total variation,
-is E (w - M)+ / E w. With M the largest of n weights that is the mean excess of the largest few over the least of them,
-divided by n. Where the largest would make a draw cost more than `MOST_PROPOSALS`, M is less, and what that cuts off is
-measured and added.
+Taken ones are independent and have the posterior's own law but for where w exceeds M, by E (w - M)+ / E w in total
+variation. With M the largest of n weights that is the mean excess of the largest few over the least of them, by n.
+Where the largest would make a draw cost more than `MOST_PROPOSALS`, M is less, and pi is a mixture of min(w, M) q and
+of the share that this cuts off, a thousandth at the most: so many draws are of those proposals that exceed M, by their
+excess. Some of these may be there twice, and their law is off by one part in the root of their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.weighing.proposal import Proposal
 
 # To a draw, and of all weight what may then be cut off.
-MOST_PROPOSALS, MOST_CUT = 16.0, 2e-4
+MOST_PROPOSALS, MOST_CUT = 8.0, 1e-3
 LARGEST = 5
 FIRST, MARGIN = 1024, 1.1
 # Points and rows whose densities are found together; of the points of one program, how many.
@@ -53,21 +54,43 @@ class Pool:
         parts = ("z", "log_weight", "uniform")
         return Pool(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in parts))
 
-    def taken(self) -> tuple[np.ndarray, float, float]:
-        """Which are taken, M in units of the mean weight, and what that is off by."""
+    def taken(self) -> Chosen:
+        """Which are taken, what that took, and what it is off by."""
         with np.errstate(under="ignore"):
             weight = np.exp(self.log_weight - self.log_weight.max())
         weight /= weight.mean()
         count, ranked = len(weight), np.sort(weight)[::-1]
-        bound = ranked[0]
+        bound = float(ranked[0])
         if bound > MOST_PROPOSALS:
             # E (w - M)+ at every weight as M, the largest first.
             cut = (np.cumsum(ranked) - np.arange(1, count + 1) * ranked) / count
             bound = max(MOST_PROPOSALS, float(ranked[np.searchsorted(cut, MOST_CUT, side="right") - 1]))
         few = min(LARGEST, count)
         unseen = float(np.mean(ranked[:few]) - ranked[few - 1]) / count
-        off = float(np.mean(np.maximum(weight - bound, 0.0))) + unseen
-        return np.flatnonzero(self.uniform * bound < weight), float(bound), off
+        excess = np.maximum(weight - bound, 0.0)
+        exceeding = max(int(np.count_nonzero(excess)), 1)
+        off = unseen + float(excess.mean()) / exceeding**0.5
+        return Chosen(np.flatnonzero(self.uniform * bound < weight), excess, bound, off)
+
+
+class Chosen(NamedTuple):
+    """Places of those that are taken, by how much weights exceed M, M in units of their mean, and what is off."""
+
+    places: np.ndarray
+    excess: Floats
+    bound: float
+    off: float
+
+    def first(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """So many, some of them by their excess."""
+        chosen = self.places[:count].copy()
+        others = rng.random(len(chosen)) < self.excess.mean()
+        if np.any(others):
+            share = self.excess / self.excess.sum()
+            some = int(others.sum())
+            again = bool(some > np.count_nonzero(share))
+            chosen[others] = rng.choice(len(share), (some,), again, share)
+        return chosen
 
 
 def draw_by_rejection(target: Target, table: Table, anchor: Anchor, count: int, seed: int) -> Taken:
@@ -81,17 +104,17 @@ def draw_by_rejection(target: Target, table: Table, anchor: Anchor, count: int, 
         found = log_densities(target, table, anchor.mode + anchor.displacements(z)) + ratio
         return Pool(z, np.where(np.isfinite(found), found, -np.inf), rng.random(number))
 
-    pool, chosen, off = _filled(more, count)
-    return Taken(anchor.displacements(pool.z[chosen[:count]]), len(pool.z), off)
+    pool, chosen = _filled(more, count)
+    return Taken(anchor.displacements(pool.z[chosen.first(count, rng)]), len(pool.z), chosen.off)
 
 
-def _filled(more: Callable[[int], Pool], count: int) -> tuple[Pool, np.ndarray, float]:
+def _filled(more: Callable[[int], Pool], count: int) -> tuple[Pool, Chosen]:
     pool = more(FIRST)
     while True:
-        chosen, bound, off = pool.taken()
-        if len(chosen) >= count:
-            return pool, chosen, off
-        missing = int((count - len(chosen)) * bound * MARGIN) + 1
+        chosen = pool.taken()
+        if len(chosen.places) >= count:
+            return pool, chosen
+        missing = int((count - len(chosen.places)) * chosen.bound * MARGIN) + 1
         pool = pool.joined(more(min(-(-missing // TOGETHER) * TOGETHER, 4 * max(len(pool.z), count))))
 
 
@@ -100,33 +123,37 @@ def draw_from_stored(moves: Floats, weights: Floats, seed: int) -> Taken:
     rng = np.random.default_rng(np.random.SeedSequence([seed, int(Stream.DRAWS)]))
     with np.errstate(divide="ignore"):
         pool = Pool(moves, np.log(weights), rng.random(len(moves)))
-    chosen, _, off = pool.taken()
-    return Taken(moves[chosen], 0, off)
+    chosen = pool.taken()
+    return Taken(moves[chosen.first(len(moves), rng)], 0, chosen.off)
 
 
 def log_densities(target: Target, table: Table, points: Floats) -> Floats:
     """log pi at many points, those of a part side by side, so that predictors are products of matrices."""
-    size = int(np.clip(MOST_WORK // (TILE_ROWS * target.work(table.rows)), 1, TOGETHER))
+    height = min(TILE_ROWS, 1 << (table.num_rows - 1).bit_length())
+    # A power of two, as are all of them together.
+    size = 1 << (max(1, min(MOST_WORK // (height * target.work(table.rows)), TOGETHER)).bit_length() - 1)
     padded = np.concatenate([points, np.repeat(points[:1], -len(points) % TOGETHER, axis=0)])
-    tiles = np.array([[a, b] for first, stop in table.chunks() for a, b in _tiles(first, stop)], np.int32)
+    tiles = np.array([[a, b] for first, stop in table.chunks() for a, b in _tiles(first, stop, height)], np.int32)
     found = []
     with jax.enable_x64(True):
         for start in range(0, len(padded), TOGETHER):
             part = padded[start : start + TOGETHER].reshape(-1, size, points.shape[1])
-            found.append(np.asarray(compiled(_log_densities)(target, table.rows, tiles, part)).ravel())
+            found.append(np.asarray(compiled(_log_densities)((target, height), table.rows, tiles, part)).ravel())
     return np.concatenate(found)[: len(points)]
 
 
-def _tiles(first: int, stop: int) -> list[tuple[int, int]]:
-    return [(start, min(start + TILE_ROWS, stop)) for start in range(first, stop, TILE_ROWS)]
+def _tiles(first: int, stop: int, height: int) -> list[tuple[int, int]]:
+    return [(start, min(start + height, stop)) for start in range(first, stop, height)]
 
 
-def _log_densities(target: Target, rows: jax.Array, tiles: jax.Array, parts: jax.Array) -> jax.Array:
+def _log_densities(static: tuple[Target, int], rows: Any, tiles: jax.Array, parts: jax.Array) -> jax.Array:
+    target, height = static
+
     def of(points: jax.Array) -> jax.Array:
         def tile(index: jax.Array, total: jax.Array) -> jax.Array:
             first, stop = tiles[index]
-            part = jax.tree.map(lambda leaf: _slice(leaf, first), rows)
-            inside = first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop
+            part = jax.tree.map(lambda leaf: _slice(leaf, first, height), rows)
+            inside = first + jnp.arange(height, dtype=jnp.int32) < stop
             each = jax.vmap(jax.vmap(target.log_likelihood.call, (None, 0)), (0, None))(points, part)
             return total + jnp.sum(jnp.where(inside, each, 0.0), axis=1)
 
@@ -136,6 +163,6 @@ def _log_densities(target: Target, rows: jax.Array, tiles: jax.Array, parts: jax
     return jax.lax.map(of, parts)
 
 
-def _slice(leaf: jax.Array, first: jax.Array) -> jax.Array:
-    part = jax.lax.dynamic_slice_in_dim(leaf, first, TILE_ROWS)
+def _slice(leaf: jax.Array, first: jax.Array, height: int) -> jax.Array:
+    part = jax.lax.dynamic_slice_in_dim(leaf, first, height)
     return part.astype(jnp.float64) if jnp.issubdtype(part.dtype, jnp.floating) else part
