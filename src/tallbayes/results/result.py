@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from tallbayes.results.checks.check import Asked, Check
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
     from tallbayes.results.draws.drawn import Draws
@@ -280,6 +281,35 @@ class Result:
 
         return draw(self, count, seed=seed)
 
+    def simulate(
+        self, rows: object = None, draws: int = 200, *, seed: int = 0, out: str | os.PathLike[str] | None = None
+    ) -> Any:
+        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn.
+
+        Never are there all rows by all draws: with `out`, a .csv, .parquet or .arrow path, they are written there, a
+        column a draw, and the number of rows is returned.
+        """
+        from tallbayes.results.checks.simulation import simulate
+
+        return simulate(self, rows, draws, seed=seed, out=out)
+
+    def check(self, statistic: Asked, rows: object = None, *, draws: int = 200, seed: int = 0) -> Check:
+        """A statistic of the response that was seen, held against that of replicated responses.
+
+        `statistic` is "mean", "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration" or
+        "groups", or a function of (y, rows): of a number a row, whose mean is the statistic, or of one number of a
+        whole response. `rows` has columns x, offset, mean (what is expected of each) and group.
+        """
+        return self.checks([statistic], rows, draws=draws, seed=seed)[0]
+
+    def checks(
+        self, statistics: Sequence[Asked] | None = None, rows: object = None, *, draws: int = 200, seed: int = 0
+    ) -> tuple[Check, ...]:
+        """Several at once, in one pass over the rows; those of the family if none are named."""
+        from tallbayes.results.checks.check import checks
+
+        return checks(self, statistics, rows, draws, seed)
+
     def report(
         self,
         path: str | os.PathLike[str],
@@ -287,11 +317,12 @@ class Result:
         comparisons: Sequence[Comparison] = (),
         title: str | None = None,
         settings: dict[str, Any] | None = None,
+        checks: Sequence[Check] = (),
     ) -> Path:
-        """One HTML page that can be shown to someone else; labelled predictions and comparisons may be added."""
+        """One HTML page to be shown to someone else; labelled predictions, comparisons and `checks()` may be added."""
         from tallbayes.views.report import write_report
 
-        return write_report(self, path, predictions, comparisons, title, settings)
+        return write_report(self, path, predictions, comparisons, title, settings, checks)
 
     def to_pandas(self, probability: float = 0.95) -> pandas.DataFrame:
         """A data frame: one row a parameter, with errors beside the numbers."""
