@@ -227,7 +227,14 @@ def report(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     folder = _folder(options.folder)
     place = options.out or folder / "report.html"
-    page = write_report(result, place, title=options.title, settings=_kept_in(folder, settings))
+    checks: Any = ()
+    if options.checks:
+        with _uninterrupted():
+            use_compile_cache_later()
+            from tallbayes.formula.again import with_rows
+        checks = with_rows(result, settings).checks()
+    kept = _kept_in(folder, settings)
+    page = write_report(result, place, title=options.title, settings=kept, checks=checks)
     print(_nearby(Path(page).absolute()))
     return 0
 

@@ -8,7 +8,9 @@ bounds the answers too. A path reads n T_L / h_L rows, however many there are.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -17,14 +19,18 @@ from tallbayes.estimator.levels import BLOCK_PATHS, Stream
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.sampler.levels import Problem
+from tallbayes.threads import num_cores
 
 
 def draw_ends(posterior: Posterior, problem: Problem, count: int, seed: int) -> tuple[Floats, int]:
     """Displacements from the centre, and the rows that each of them read."""
     finest = len(posterior.points) - 1
     levels = replace(problem.reseeded(seed), stream=Stream.DRAWS)
-    blocks = range(-(-count // BLOCK_PATHS))
-    quiet = np.concatenate([levels.fine_ends(finest, block) for block in blocks])[:count]
+    # On the device once, before threads ask for it.
+    _ = levels.ground.inputs
+    with ThreadPoolExecutor(num_cores()) as threads:
+        blocks = threads.map(partial(levels.fine_ends, finest), range(-(-count // BLOCK_PATHS)))
+        quiet = np.concatenate(list(blocks))[:count]
     if not np.all(np.isfinite(quiet)):
         hint = "a finer tolerance, which leads to smaller steps"
         raise PosteriorError(explain("paths that stay finite", "one that does not", hint))

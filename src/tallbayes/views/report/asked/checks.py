@@ -8,6 +8,7 @@ many numbers     the same bars one below the other, those furthest out
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tallbayes.views.report.markup import Markup, column, counted, element, join
 BARS, HEIGHT, MOST_ROWS = 40, 54.0, 20
 # Of a p-value: nearer to 0 or 1 than this is told in words.
 FAR = 0.025
+BARS_SAY = "Bars: the statistic of replicated responses; line: that of the response that was seen."
 LEAD = (
     "The fit makes responses of its own for the same rows. Where a statistic of the response that was seen is far out "
     "among theirs, the model does not have such responses, and what is said by it of them should not be relied on."
@@ -32,7 +34,7 @@ def checked(found: Sequence[Check]) -> Markup:
     about = f"p is the share of {counted(draws, 'replicated response')} whose statistic is above the observed one."
     parts = [element("p", _finding(found)), element("p", f"{LEAD} {about}", class_="soft")]
     if single:
-        parts.append(_figure("checks", "Statistics of the response", _finding(single), _histograms(single)))
+        parts.append(_figure("checks", "Statistics of the response", BARS_SAY, _histograms(single)))
     for each in several:
         drawing = _calibration(each) if each.at is not None else _bars(each)
         parts.append(_figure(f"check-{each.name}", each.title, _of_several(each), drawing))
@@ -64,7 +66,7 @@ def _of_several(each: Check) -> str:
     outside = round(each.outside * count)
     return (
         f"{each.title}: {outside:,} of {count:,} outside the middle 95% of what was replicated, "
-        f"where about {max(round(0.05 * count), 0):,} would be by chance."
+        f"where chance alone may put {ceil(0.05 * count):,} or so."
     )
 
 
@@ -99,7 +101,7 @@ def _histogram(check: Check, canvas: Canvas, top: float) -> tuple[list[Markup], 
     def across(place: float) -> float:
         return left + scale.share(place) * (right - left)
 
-    above = 22.0 if canvas.stacked else 8.0
+    above = 30.0 if canvas.stacked else 8.0
     base = top + above + HEIGHT
     counts, edges = np.histogram(values, bins=BARS, range=(scale.low, scale.high))
     parts = [stroke(across(tick.place), top + above, across(tick.place), base, "grid") for tick in scale.ticks]
@@ -114,13 +116,19 @@ def _histogram(check: Check, canvas: Canvas, top: float) -> tuple[list[Markup], 
     parts.append(stroke(across(seen), top + above - 2, across(seen), base, "interval"))
     place = f"M{across(seen) - 5:.1f} {top + above - 6:.1f}h10l-5 8z"
     parts.append(element("path", d=place, class_="point"))
-    p = f"p = {float(check.p_value[0]):.2f}"
+    p = _chance(float(check.p_value[0]))
     if canvas.stacked:
         parts += [written(check.title, 0, top + 13, "title"), written(p, right, top + 13, "tick", "end")]
     else:
         parts += [written(check.title, 0, base - 24, "title"), written(p, 0, base - 6, "tick")]
     parts += [written(tick.text, across(tick.place), base + 16, "tick", "middle") for tick in scale.ticks]
     return parts, above + HEIGHT + 34
+
+
+def _chance(p: float) -> str:
+    if p < 0.005:
+        return "p < 0.01"
+    return "p > 0.99" if p > 0.995 else f"p = {p:.2f}"
 
 
 def _calibration(check: Check) -> Callable[[Canvas], tuple[list[Markup], float]]:
