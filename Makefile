@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-planes test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
+	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale mixed-peers browser reproduce reproduce-quick clean
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-hard        a horseshoe and InstEval within a minute or two each: do they end in a result? (12 minutes)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
 	@echo "make bench-far         where the time goes where the Gaussian is a poor control (1 minute)"
+	@echo "make bench-draws       draws beside long references, R-hat and ESS, and 10,000 of them at 1,000,000 rows (20 minutes)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-balanced    the balanced anchor and its control beside the ladder about the mode (resumable, 20 minutes)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
@@ -119,6 +120,9 @@ bench-profile: $(BENCH_STAMP)
 
 bench-far: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/far_from_gaussian.py
+
+bench-draws: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/draws.py
 
 bench: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/bench.py

@@ -39,7 +39,8 @@ def reshaped(result: tb.Result, structure: Structure, parts: Any = REALS, **chan
         for name, each in result.estimates.items()
     }
     posterior = replace(result.posterior, stored=Reading(structure, parts), live=None)
-    return replace(result, estimates=estimates, posterior=posterior, **changes)
+    gone: dict[str, Any] = {"path_source": None, "fitted_source": None}
+    return replace(result, estimates=estimates, posterior=posterior, **(gone | changes))
 
 
 def as_fitted(result: tb.Result) -> tb.Result:

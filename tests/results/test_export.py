@@ -98,8 +98,17 @@ def xarray() -> Any:
     return pytest.importorskip("xarray", minversion="2024.10")
 
 
-def test_draws_are_those_of_the_posterior_with_their_levels(result: tb.Result, xarray: Any) -> None:
-    tree = export.to_datatree(result, draws=100)
+def test_draws_are_independent_ones_where_the_rows_are_there(result: tb.Result, xarray: Any) -> None:
+    posterior = export.to_datatree(result, draws=100)["posterior"]
+    found = result.draws(100)
+    np.testing.assert_array_equal(posterior["coefficients"].to_numpy()[0], found.flat)
+    assert set(posterior["path_level"].to_numpy()) == {len(result.levels) - 1}
+    assert "independent draws (ends of paths" in posterior.attrs["note"]
+    assert posterior.attrs["law_bias"] == found.bias > 0
+
+
+def test_without_rows_draws_are_those_that_the_run_kept_with_their_levels(result: tb.Result, xarray: Any) -> None:
+    tree = export.to_datatree(replace(result, path_source=None, fitted_source=None), draws=100)
     values, levels = result.posterior.draws(100)
     posterior = tree["posterior"]
     assert posterior["coefficients"].dims == ("chain", "draw", "coefficients_dim_0")

@@ -5,6 +5,7 @@ options     what may be asked: commands, options, help
 commands    fit, resume, show, predict, report
 effects     the effects of all groups of a run
 answers     which answers hang on the prior, and average effects
+draws       draws of the parameters, and of responses
 ingest      files into a table on disk
 reproduce   the paper's experiments
 """

@@ -233,10 +233,12 @@ def report(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     folder = _folder(options.folder)
     place = options.out or folder / "report.html"
-    if options.sensitivity:
+    if options.sensitivity or options.checks:
         result = with_its_rows(result, settings)
+    checks: Any = result.checks() if options.checks else ()
     kept = _kept_in(folder, settings)
-    page = write_report(result, place, title=options.title, settings=kept, sensitivity=options.sensitivity)
+    asked: dict[str, Any] = {"sensitivity": options.sensitivity, "checks": checks}
+    page = write_report(result, place, title=options.title, settings=kept, **asked)
     print(_nearby(Path(page).absolute()))
     return 0
 

@@ -257,10 +257,50 @@ PREDICT = Command(
     },
     interrupted="interrupted; nothing was kept",
 )
+DRAWS = Command(
+    "draws",
+    help="write independent draws of the parameters",
+    usage="RUN --out FILE [--count N] [--seed S] [--effects] [--force]",
+    description="Independent draws from the posterior of a run, a row a draw and a column a parameter. They are ends "
+    "of paths, as many as are asked for where the table of the run is in its place; what their law is off by is told.",
+    epilog="example:\n  tallbayes draws run1 --out draws.parquet --count 4000\n",
+    options={
+        "": (
+            RUN,
+            _path("--out", "a .csv, .parquet or .arrow file", "FILE", required=True),
+            _option("--count", "how many; default 1000", "N", type=int, default=1000),
+            _option("--seed", "default 0", "S", type=int, default=0),
+            _flag("--effects", "a column for the effect of every group too"),
+            _flag("--force", "replace --out if it exists"),
+        )
+    },
+    interrupted="interrupted; nothing was kept",
+    module="draws",
+)
+SIMULATE = Command(
+    "simulate",
+    help="write responses as the fit would have them",
+    usage="RUN [ROWS] --out FILE [--draws K] [--seed S] [--force]",
+    description="Replicated responses of the rows of the fit, or of ROWS, a row each and a column a draw, written a "
+    "batch at a time. A class is told by its place among the classes.",
+    epilog="example:\n  tallbayes simulate run1 --out replicated.parquet --draws 100\n",
+    options={
+        "": (
+            RUN,
+            _path("data", "a .csv, .tsv, .parquet or .arrow file, or a table of ingest", "ROWS", nargs="?"),
+            _path("--out", "a .csv, .parquet or .arrow file", "FILE", required=True),
+            _option("--draws", "how many; default 200", "K", type=int, default=200),
+            _option("--seed", "default 0", "S", type=int, default=0),
+            _flag("--force", "replace --out if it exists"),
+        )
+    },
+    interrupted="interrupted; nothing was kept",
+    module="draws",
+)
 REPORT = Command(
     "report",
     help="write a page that shows a run",
-    usage="RUN [--out PAGE] [--title TEXT] [--sensitivity]",
+    usage="RUN [--out PAGE] [--title TEXT] [--sensitivity] [--checks]",
     description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost.",
     epilog="example:\n  tallbayes report run1 --out flights.html\n",
     options={
@@ -269,6 +309,7 @@ REPORT = Command(
             _path("--out", "default RUN/report.html, or beside the result file", "PAGE"),
             _option("--title", "the page's heading", "TEXT"),
             _flag("--sensitivity", "say which priors matter too; the table must be in its place"),
+            _flag("--checks", "with predictive checks, if the table of the run is in its place"),
         )
     },
 )
@@ -332,4 +373,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, REPORT, SENSITIVITY, EFFECT, SLOPE, REPRODUCE)
+COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, DRAWS, SIMULATE, REPORT, SENSITIVITY, EFFECT, SLOPE, REPRODUCE)

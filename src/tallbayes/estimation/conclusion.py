@@ -84,6 +84,7 @@ def conclude(
         factors=factors,
         effect_source=effect_source(posterior, prepared),
         fitted_source=partial(Fitted, prepared.target, prepared.table),
+        path_source=partial(_paths, run, prepared),
         regression=regression_of(prepared.target),
         random_tail=finished.randomised is not None,
         continuation=continuation,
@@ -161,6 +162,11 @@ def regression_of(target: Target) -> Regression | None:
     scale, freedom = (None, None) if target.noise is None else target.noise[1:]
     parts = layout.heads, layout.intercept, layout.extras
     return Regression(target.family, *parts, noise_scale=scale, degrees_of_freedom=freedom)
+
+
+def _paths(run: Run, prepared: Prepared) -> Problem:
+    """Its levels on the rows as this process has them."""
+    return _problem(run).on(prepared.table)
 
 
 def _problem(run: Run) -> Problem:

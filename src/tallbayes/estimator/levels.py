@@ -42,6 +42,9 @@ class Stream(IntEnum):
     GAUSSIAN_DRAWS = 10
     WEIGHTED = 11
     REPLICATES = 12
+    DRAWS = 13
+    EFFECT_DRAWS = 14
+    RESPONSES = 15
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ class Posterior:
         The finest levels come first. What is returned is what is reported, flat, (count, components).
         """
         if self.weighted is not None:
-            return self._reported(self._resampled(count)), np.zeros(count, np.int64)
+            return self.reported_at(self._resampled(count)), np.zeros(count, np.int64)
         ends: list[Floats] = []
         levels: list[Floats] = []
         for level in reversed(range(len(self.points))):
@@ -246,7 +246,7 @@ class Posterior:
             normals = self.generator(Stream.SIGNED_DRAWS, level).standard_normal(quiet.shape)
             ends.append(quiet + self.noise(level, normals))
             levels.append(np.full(len(quiet), level))
-        return self._reported(np.concatenate(ends)), np.concatenate(levels)
+        return self.reported_at(np.concatenate(ends)), np.concatenate(levels)
 
     def _resampled(self, count: int) -> Floats:
         """Draws as often as their weights say, by equal distances."""
@@ -288,7 +288,8 @@ class Posterior:
 
         return make_integrand(name, function, *self.parameters.reader, self.anchor.mode)
 
-    def _reported(self, displacements: Floats) -> Floats:
+    def reported_at(self, displacements: Floats) -> Floats:
+        """What is reported at these displacements from the centre, flat, (points, components)."""
         from tallbayes.posterior.expectations import reported_values
 
         return reported_values(*self.parameters.reader, self.anchor.mode, displacements, self.parameters.structure)

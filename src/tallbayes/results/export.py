@@ -4,10 +4,10 @@
     to_datatree        an xarray.DataTree, for ArviZ 1
     to_inferencedata   the same groups as an arviz.InferenceData, for ArviZ before 1.0
 
-Groups: `posterior`, draws for plots (chain, draw, ...); `estimates`, what to_pandas has by parameter; `quantities`,
-what else was asked for; `levels`, what every level did; of a mixed model `effects_school`, what is known of every
-group by school. Numbers to report are in `estimates` and `quantities`: the draws are ends of fine paths, few of them
-and each with the bias of its level.
+Groups: `posterior`, independent draws (chain, draw, ...), of a mixed model with the effects of groups; `estimates`,
+what to_pandas has by parameter; `quantities`, what else was asked for; `levels`, what every level did; of a mixed model
+`effects_school`, what is known of every group by school. Numbers to report are in `estimates` and `quantities`, whose
+errors are those of the whole run. Without the rows of the fit the draws are what the run kept, for plots alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.model.catalogue import EXTRAS
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
+from tallbayes.results.draws.drawn import Draws, independent
 from tallbayes.results.groups.effects import NUMBERS as EFFECT_NUMBERS
 from tallbayes.results.groups.effects import Effects, known_effects
 from tallbayes.results.parts import Factor
@@ -33,9 +34,17 @@ from tallbayes.results.result import Result, kept_posterior
 from tallbayes.results.terms import is_group_scale
 from tallbayes.structure import Structure
 
+if TYPE_CHECKING:
+    from tallbayes.results.draws.given import EffectDraws
+
 NUMBERS = ("mean", "sd", "median", "lower", "upper")
 SAMPLE_AXES = ("chain", "draw")
 PATH_LEVEL = "path_level"
+MOST_EFFECTS = 2**22
+INDEPENDENT = (
+    "independent draws ({how}), in one chain without an order; the posterior mean of their law is off by no more than "
+    "law_bias posterior sds. The answers and their errors are in the group estimates."
+)
 ABOUT_DRAWS = (
     "ends of fine paths, for plots: approximate, since every level (path_level) has a bias of its own; independent, so "
     "that ess and r_hat say nothing about errors. The answers and their errors are in the group estimates."
@@ -172,14 +181,32 @@ def _groups(xarray: Any, result: Result, draws: int) -> dict[str, Any]:
 def _posterior(xarray: Any, result: Result, count: int) -> Any:
     if result.posterior is None:
         return None
-    values, levels = result.posterior.draws(count)
-    arrays, axes = {}, {"chain": [0], "draw": np.arange(len(values)), PATH_LEVEL: ("draw", levels.astype(np.int64))}
+    drawn = independent(result, count)
+    if drawn is None:
+        values, levels = result.posterior.draws(count)
+    else:
+        values, levels = drawn.flat, np.full(count, len(result.posterior.points) - 1)
+    arrays: dict[str, Any] = {}
+    axes: dict[str, Any] = {"chain": [0], "draw": np.arange(len(values)), PATH_LEVEL: ("draw", levels.astype(np.int64))}
     for each in variables(result):
         part = values[:, each.start : each.start + each.size].reshape(1, len(values), *each.shape)
         arrays[each.name] = ((*SAMPLE_AXES, *(name for name, _ in each.axes)), part)
         axes |= {name: list(labels) for name, labels in each.axes}
     about = {"note": ABOUT_DRAWS, "sample_dims": list(SAMPLE_AXES), "sampling_time": result.cost.seconds}
+    if drawn is not None:
+        about |= {"note": INDEPENDENT.format(how=drawn.how), "law_bias": drawn.bias, "seed": drawn.seed}
+        for own in _effect_draws(result, drawn):
+            arrays[f"effects_{own.by}"] = ((*SAMPLE_AXES, own.by, f"{own.by}_effect"), own.values[None])
+            axes |= {own.by: [str(each) for each in own.levels], f"{own.by}_effect": list(own.names)}
     return xarray.Dataset(arrays, axes, about)
+
+
+def _effect_draws(result: Result, drawn: Draws) -> Iterator[EffectDraws]:
+    """Of the groups that are integrated out, where they are not too many to be held."""
+    for factor in result.factors:
+        source = result.effect_source
+        if factor.is_integrated and source is not None and len(drawn) * factor.count <= MOST_EFFECTS:
+            yield drawn.effects(factor.by)
 
 
 def _estimates(xarray: Any, result: Result) -> Any:

@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tallbayes.results.averages.answers import AverageEffect, AverageEffects
+    from tallbayes.results.checks.check import Asked, Check
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
+    from tallbayes.results.draws.drawn import Draws
     from tallbayes.results.fitted import FitTable, Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
     from tallbayes.results.powers.sensitivity import Sensitivity
+    from tallbayes.sampler.levels import Problem
 
 Tolerance = float | Mapping[str, float]
 
@@ -101,6 +104,7 @@ class Result:
     stored_partition: VariancePartition | None = None
     effect_source: EffectSource | None = field(default=None, repr=False)
     fitted_source: Callable[[], Fitted] | None = field(default=None, repr=False)
+    path_source: Callable[[], Problem] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
     # Of this process, or of a run whose table is in its place; not saved.
     fit_table: FitTable | None = field(default=None, repr=False)
@@ -296,6 +300,45 @@ class Result:
         asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
 
+    def draws(self, count: int = 1_000, *, seed: int = 0) -> Draws:
+        """Independent draws of the parameters, with `.value` in theta's own structure and `.effects()` of groups.
+
+        Of a small table they are of the posterior itself; of a tall one they are ends of paths, whose law is off by no
+        more than `.bias`, in posterior sds.
+        """
+        from tallbayes.results.draws.drawn import draw
+
+        return draw(self, count, seed=seed)
+
+    def simulate(
+        self, rows: object = None, draws: int = 200, *, seed: int = 0, out: str | os.PathLike[str] | None = None
+    ) -> Any:
+        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn.
+
+        Never are there all rows by all draws: with `out`, a .csv, .parquet or .arrow path, they are written there, a
+        column a draw, and the number of rows is returned.
+        """
+        from tallbayes.results.checks.simulation import simulate
+
+        return simulate(self, rows, draws, seed=seed, out=out)
+
+    def check(self, statistic: Asked, rows: object = None, *, draws: int = 200, seed: int = 0) -> Check:
+        """A statistic of the response that was seen, held against that of replicated responses.
+
+        `statistic` is "mean", "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration" or
+        "groups", or a function of (y, rows): of a number a row, whose mean is the statistic, or of one number of a
+        whole response. `rows` has columns x, offset, mean (what is expected of each) and group.
+        """
+        return self.checks([statistic], rows, draws=draws, seed=seed)[0]
+
+    def checks(
+        self, statistics: Sequence[Asked] | None = None, rows: object = None, *, draws: int = 200, seed: int = 0
+    ) -> tuple[Check, ...]:
+        """Several at once, in one pass over the rows; those of the family if none are named."""
+        from tallbayes.results.checks.check import checks
+
+        return checks(self, statistics, rows, draws, seed)
+
     def report(
         self,
         path: str | os.PathLike[str],
@@ -303,13 +346,14 @@ class Result:
         comparisons: Sequence[Comparison] = (),
         title: str | None = None,
         settings: dict[str, Any] | None = None,
+        checks: Sequence[Check] = (),
         sensitivity: bool = False,
     ) -> Path:
-        """One HTML page that can be shown to someone else; labelled predictions and comparisons may be added, and what
-        hangs on the prior."""
+        """One HTML page to be shown to someone else; labelled predictions, comparisons and `checks()` may be added, and
+        what hangs on the prior."""
         from tallbayes.views.report import write_report
 
-        return write_report(self, path, predictions, comparisons, title, settings, sensitivity)
+        return write_report(self, path, predictions, comparisons, title, settings, checks, sensitivity)
 
     def to_pandas(self, probability: float = 0.95) -> pandas.DataFrame:
         """A data frame: one row a parameter, with errors beside the numbers."""
@@ -318,7 +362,7 @@ class Result:
         return to_pandas(self, probability)
 
     def to_datatree(self, draws: int = 1000) -> xarray.DataTree:
-        """An xarray.DataTree in ArviZ's layout: a thin set of draws for plots, and the estimates with their errors."""
+        """An xarray.DataTree in ArviZ's layout: independent draws, and the estimates with their errors."""
         from tallbayes.results.export import to_datatree
 
         return to_datatree(self, draws)

@@ -205,6 +205,20 @@ class Problem:
                 points=points.astype(np.float32),
             )
 
+    def fine_ends(self, level: int, block: int) -> Floats:
+        """Where fine paths of a level, run by themselves, would have ended without their last noise, (paths, d)."""
+        schedule = schedule_of(self, level)._replace(
+            solo_steps=np.int32(self.ladder.steps(level)),
+            joint_steps=np.int32(0),
+            solo_window=np.int32(0),
+            fine_window=np.int32(0),
+            coarse_window=np.int32(0),
+            solo_stops=np.int32(1),
+            joint_stops=np.int32(0),
+        )
+        points = _run_level(self, schedule, level, block)[5]
+        return points[:, 0, 0]
+
     def differences(self, level: int, block: int) -> Floats:
         delta, *_, control = _sample(self, level, block)
         return self._less_control(delta, control, level)

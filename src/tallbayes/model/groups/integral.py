@@ -208,6 +208,16 @@ class GroupIntegral:
         points, terms = self._terms(theta, vector, unit)
         return points, jax.nn.softmax(terms, axis=-1)
 
+    def log_density(self, theta: Any, vector: Any, unit: Any) -> Callable[[Any], Any]:
+        """log p(b | theta, rows of the group) as a function of q numbers, up to a constant."""
+        own = theta if self.reads is None else self.reads.theta(self.reads.near(vector, unit), unit)
+
+        def at(effect: Any) -> Any:
+            b = self.groups.vector(effect)
+            return self.groups.log_density(own, b) + self._rows(own, b, unit)
+
+        return at
+
     def moments(self, theta: Any, vector: Any, unit: Any) -> EffectMoments:
         """Of the effect as it is shown, given theta and the group's rows; of a bundle, group by group."""
         points, share = self.law(theta, vector, unit)

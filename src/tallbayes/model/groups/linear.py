@@ -122,6 +122,11 @@ class LinearIntegral:
         variance = jnp.sum(shown**2, axis=0)
         return EffectMoments(self.shown(theta, mean), variance, jnp.zeros_like(variance), 3 * variance**2)
 
+    def draw(self, theta: Any, vector: Any, unit: Any, noise: Any) -> Any:
+        """An effect given theta, by q standard normal numbers: exactly."""
+        root, pull, *_ = self._given(theta, vector, unit)
+        return solve_upper(root, solve_lower(root, pull) + noise)
+
     def law(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
         """Of the effect given theta, which is normal: nodes (k, q), and the share that each of them has."""
         root, pull, *_ = self._given(theta, vector, unit)

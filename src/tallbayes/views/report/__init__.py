@@ -4,7 +4,7 @@
     2  how sure       `report_errors`
     3  what it cost   `report_cost`
 
-and, where it is asked for, which priors matter (`asked.sensitivity`), before the cost.
+and between the first two what was asked for beside, see `asked`.
 
 No script, no network, no font of its own: a policy in the page's head forbids all three. It is read on a phone, on a
 desk, in the dark and on paper alike; see `stylesheet`.
@@ -22,6 +22,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate, Status
+from tallbayes.results.checks.check import Check
 from tallbayes.results.coefficients import Ends, Number, end_tolerance, end_unit
 from tallbayes.results.export import formula_of
 from tallbayes.results.result import Result, family_of
@@ -31,6 +32,7 @@ from tallbayes.structure import Structure
 from tallbayes.views.advice import BUDGETS, Door
 from tallbayes.views.headline import headline
 from tallbayes.views.report.answer import answer, as_pairs
+from tallbayes.views.report.asked.checks import checked
 from tallbayes.views.report.cost import cost
 from tallbayes.views.report.effects import ReportedEffects, effects_of
 from tallbayes.views.report.errors import certainty
@@ -40,6 +42,7 @@ from tallbayes.views.report.modes import elsewhere
 from tallbayes.views.report.stylesheet import SHEET
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+CHECKED = "Does the model fit?"
 # In place of what a budget means where a run ended before its first paths.
 NO_NUMBERS = (
     "There are no numbers: what was allowed was used up before the mode of the posterior was found, from which all "
@@ -104,18 +107,19 @@ def write_report(
     comparisons: Sequence[Any] = (),
     title: str | None = None,
     settings: dict[str, Any] | None = None,
+    checks: Sequence[Check] = (),
     sensitivity: bool = False,
 ) -> Path:
     """Write the page, atomically, and return where it is.
 
     `predictions` are (label, result.predict(...)) pairs, `comparisons` what result.compare(...) returned, `settings`
-    those of a run beside the result's own.
+    those of a run beside the result's own, `checks` what result.checks() returned.
     """
     place = Path(path)
     if place.is_dir() or not place.parent.is_dir():
         got = f"the folder {str(place)!r}" if place.is_dir() else f"no folder {str(place.parent)!r}"
         raise InputError(explain("a file to write the report to", got, "report.html"))
-    page = render_report(result, predictions, comparisons, title, settings, sensitivity)
+    page = render_report(result, predictions, comparisons, title, settings, checks, sensitivity)
     with replacing(place, shared=True) as partial:
         partial.write_text(page, encoding="utf-8")
     return place
@@ -129,6 +133,7 @@ def render_report(
     comparisons: Sequence[Any] = (),
     title: str | None = None,
     settings: dict[str, Any] | None = None,
+    checks: Sequence[Check] = (),
     sensitivity: bool = False,
 ) -> str:
     """The page as text."""
@@ -136,8 +141,9 @@ def render_report(
     asked = {**(settings or {}), **result.settings}
     name = title or _title(result, effects)
     parts = [
-        _header(result, effects, asked, name),
+        _header(result, effects, asked, name, bool(checks)),
         _section("answer", "The answer", _answer(result, effects, predictions, comparisons, asked)),
+        *([_section("checks", CHECKED, checked(list(checks)))] if checks else []),
         _section("certainty", "How sure", certainty(result, effects)),
         *_asked_for(result, sensitivity),
         _section("cost", "What it cost", cost(result, asked)),
@@ -185,9 +191,10 @@ def _title(result: Result, effects: ReportedEffects) -> str:
     return f"Posterior of {counted(len(effects.all), 'parameter')}"
 
 
-def _header(result: Result, effects: ReportedEffects, settings: dict[str, Any], title: str) -> Markup:
+def _header(result: Result, effects: ReportedEffects, settings: dict[str, Any], title: str, is_checked: bool) -> Markup:
     formula = settings.get("formula") or formula_of(result)
     links = [("#answer", "The answer"), ("#certainty", "How sure"), ("#cost", "What it cost")]
+    links[1:1] = [("#checks", CHECKED)] if is_checked else []
     return element(
         "header",
         element("h1", title),

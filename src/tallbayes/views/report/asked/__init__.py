@@ -1,4 +1,5 @@
 """Sections of a report that appear where they are asked for.
 
+checks        does the fit have responses like the one that was seen?
 sensitivity   which priors matter
 """
