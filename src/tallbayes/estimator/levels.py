@@ -42,6 +42,7 @@ class Stream(IntEnum):
     GAUSSIAN_DRAWS = 10
     WEIGHTED = 11
     REPLICATES = 12
+    LEFT_OUT = 21
 
 
 @dataclass(frozen=True)
