@@ -87,7 +87,8 @@ def expit(eta: Any) -> Any:
     return 1 / (1 + np.exp(-eta))
 
 
-PROBLEMS = (logistic, probit, linear, linear_unknown, student_t, poisson, negative_binomial, multinomial)
+QUICK, LONGER = (linear_unknown, poisson), (logistic, probit, linear, student_t, negative_binomial, multinomial)
+PROBLEMS = [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in LONGER)]
 
 
 def log_prior(extra: bool) -> Callable[[Any], Any]:

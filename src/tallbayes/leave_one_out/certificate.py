@@ -4,9 +4,9 @@
     log E p(y_i | theta) = log E_G p_i + [log sum w p_i / sum w] - [log sum g p_i / sum g]
 
 w = pi / q, g = G / q, and g_i = cavity / q, the Gaussian without row i; both first terms are integrals over eta_i
-alone, known by quadrature. The second bracket estimates the first term itself by the same draws: where the posterior is that
-Gaussian and l_i a parabola, nothing is left. Every bracket is finite for every family, as p_i is bounded where it is
-averaged. To first order draw s adds to the sum over rows i, each of which stands for a_i,
+alone, known by quadrature. The second bracket estimates the first term itself by the same draws: where the posterior is
+that Gaussian and l_i a parabola, nothing is left. Every bracket is finite for every family, as p_i is bounded where it
+is averaged. To first order draw s adds to the sum over rows i, each of which stands for a_i,
 
     psi_s = sum_i a_i (w_s - (w e^-l_i)_s - (g_i p_i)_s + (g_i)_s),   each divided by its mean
 

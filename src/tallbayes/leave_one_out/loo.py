@@ -53,8 +53,8 @@ class Loo:
 
     `sampling_error` is over rows. `standard_error` and `bias_bound` are Monte Carlo's, `interval` is the 95% interval
     of exact leave-one-out of this table. `p_loo` is the effective number of parameters. `rows` are those that matter
-    most. `pointwise` has every row's own, in the order of the source, where it was asked for. Where `status` says that it
-    is not certified, `notes` say why.
+    most. `pointwise` has every row's own, in the order of the source, where it was asked for. `notes` say why one is
+    not certified.
     """
 
     elpd: float
