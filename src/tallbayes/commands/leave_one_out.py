@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -58,4 +59,14 @@ def _with_rows(folder: Path) -> Any:
 def _plain(found: Any) -> dict[str, Any]:
     names = ("elpd", "sampling_error", "standard_error", "bias_bound", "interval", "p_loo", "p_loo_error", "looic")
     facts = {name: getattr(found, name) for name in (*names, "num_rows", "unit", "status", "draws", "notes")}
-    return facts | {"rows": [each._asdict() for each in found.rows]}
+    whole = facts | {"rows": [each._asdict() for each in found.rows]}
+    return {name: _finite(each) for name, each in whole.items()}
+
+
+def _finite(value: Any) -> Any:
+    """As JSON has it: what is no number is null."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -9,6 +9,7 @@ Draws are doubled until that is a small part of the sampling error, or until the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ FIRST_DRAWS, MOST_DRAWS, MOST_GROWTH = 512, 8192, 8.0
 ALL_ROWS, HEAVY_ROWS, SAMPLED_ROWS = 2_048, 512, 1_024
 MOST_NAMED = 10
 MOST_RELOCATED = 256
-PROBABILITY = 0.975
+PROBABILITY, QUANTILE = 0.975, 1.96
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +177,9 @@ def _certified(
     trouble = (
         Weights.of(ratios[0], draws.log_gaussian).trouble if finite else "the posterior is no number at some draws"
     )
-    arguments: tuple[Any, ...] = source.target, chosen, facts, mode, whitening, draws.z
-    main = certify(*arguments, ratios[0], draws.log_gaussian)
-    halves = [certify(*arguments, each, draws.log_gaussian) for each in ratios[1:]]
+    by = partial(certify, source.target, chosen, facts, mode, whitening, draws.z)
+    main = by(ratios[0], draws.log_gaussian)
+    halves = [by(each, draws.log_gaussian) for each in ratios[1:]]
     apart = abs(float(chosen.counts @ (halves[0].elpd - halves[1].elpd))) / 2 if halves else 0.0
     if trouble:
         return Found(main, apart, f"weights: {trouble}", (), main.troubled)
@@ -251,7 +252,7 @@ def _together(
         variance += stands**2 / light.sum() * float(np.var(difference[light], ddof=1))
         p_variance += stands**2 / light.sum() * float(np.var((fitted_difference - difference)[light], ddof=1))
     doubt = float(chosen.counts[found.doubted] @ np.abs(difference[found.doubted]))
-    bias = np.inf if found.trouble else abs(main.bias) + doubt
+    bias = np.inf if found.trouble else abs(main.bias) + doubt + _lopsided(main.by_draw) * np.sqrt(variance)
     pointwise = None if passed.pointwise is None else passed.pointwise.copy()
     if pointwise is not None:
         pointwise[chosen.places] = own
@@ -278,9 +279,18 @@ def _together(
 
 
 def _variance_of_mean(by_draw: Floats) -> float:
-    """Few draws know their variance roughly, and heavy ones mostly too low: half a standard error of it is added."""
+    """Few draws know their variance roughly, heavy ones mostly too low, and a run ends where it is small: a standard
+    error of it is added."""
     size = len(by_draw)
-    return float(np.var(by_draw, ddof=1) / size * (1 + 0.5 * np.sqrt((_kurtosis(by_draw) - 1) / size)))
+    return float(np.var(by_draw, ddof=1) / size * (1 + np.sqrt((_kurtosis(by_draw) - 1) / size)))
+
+
+def _lopsided(by_draw: Floats) -> float:
+    """By how many standard errors an end of a t interval is off where samples are skewed, to first order."""
+    centred = by_draw - by_draw.mean()
+    spread = np.sqrt(np.mean(centred**2))
+    skewness = abs(float(np.mean(centred**3) / spread**3)) if spread > 0 else 0.0
+    return skewness * (2 * QUANTILE**2 + 1) / (6 * np.sqrt(len(by_draw)))
 
 
 def _kurtosis(numbers: Floats) -> float:

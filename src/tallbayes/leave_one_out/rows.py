@@ -92,10 +92,26 @@ def _first(rows: Any) -> Any:
 
 
 def response_of(table: Table, scale: float = 1.0, mean: float = 0.0) -> Floats | None:
-    """The response in the order of the source and in its own units; None where rows have none by that name."""
-    if not isinstance(table.rows, dict) or "y" not in table.rows:
+    """The response in the order of the source and in its own units, of groups its mean; None where rows have none by
+    that name."""
+    y = _responses(table.rows)
+    if y is None:
         return None
-    y = np.asarray(table.rows["y"])[: table.num_rows]
+    y = y[: table.num_rows]
     found = np.empty(len(y))
     found[source_places(table)] = y
     return found * scale + mean
+
+
+def _responses(rows: Any) -> np.ndarray | None:
+    if not isinstance(rows, dict):
+        return None
+    if "y" in rows:
+        return np.asarray(rows["y"])
+    if "raw" in rows:
+        return np.asarray(rows["raw"])
+    if not (isinstance(rows.get("rows"), dict) and "y" in rows["rows"]):
+        return None
+    y, counts = np.asarray(rows["rows"]["y"], np.float64), np.asarray(rows["count"])
+    inside = np.arange(y.shape[1]) < counts[:, None]
+    return np.asarray(np.sum(np.where(inside, y, 0.0), axis=1) / counts)

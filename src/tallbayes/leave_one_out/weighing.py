@@ -118,7 +118,7 @@ class SomeRows:
         """rho of the rows that matter, and of those that stand in each half."""
         rest = remainders(self.target, self.heavy.rows, self.anchor.mode, moves)
         inside = [
-            np.array([any(start <= place < stop for start, stop in half) for place in self.heavy.places])
+            np.array([any(start <= place < stop for start, stop in half) for place in self.heavy.places], bool)
             for half in self._halves
         ]
         return rest.sum(axis=0), [rest[mask].sum(axis=0) for mask in inside]
