@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-planes test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-ends bench-small bench-levels bench-flights \
+	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale mixed-peers browser reproduce reproduce-quick clean
 
 help:
@@ -43,6 +43,7 @@ help:
 	@echo "make bench-agreement   every family beside NumPyro's NUTS"
 	@echo "make bench-sbc         simulation-based calibration of every family (resumable)"
 	@echo "make bench-quantiles   are the stated errors of interval ends and probabilities true?"
+	@echo "make bench-loo         leave-one-out: true errors over seeds, ten million rows, ArviZ and R's loo (resumable)"
 	@echo "make bench-ends        what interval ends to a tolerance cost, model by model (resumable, half an hour)"
 	@echo "make bench-small       draws with weights beside the ladder: fresh process, warm, and true errors over seeds"
 	@echo "make bench-levels      categories of 24 to 10,000 levels, beside scikit-learn and statsmodels (npm has the flights)"
@@ -177,6 +178,9 @@ bench-sbc: $(BENCH_STAMP)
 
 bench-quantiles: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/quantiles.py
+
+bench-loo: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/leave_one_out.py
 
 bench-small: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/small_tables.py --out benchmarks/results/small_tables.json

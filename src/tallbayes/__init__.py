@@ -51,6 +51,7 @@ _HOMES = {
     "load": "results.result_file",
     "merge_ledgers": "records.ledger",
     "open_table": "rows.on_disk",
+    "rank": "leave_one_out.ranking",
     "write_table": "rows.writing",
 }
 _MODULES = {"baselines": "baselines", "constraints": "model.constraints", "families": "model.families"}
@@ -101,6 +102,7 @@ __all__ = [
     "load",
     "merge_ledgers",
     "open_table",
+    "rank",
     "write_table",
 ]
 
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
     from tallbayes.estimator.estimates import Estimate, Status
     from tallbayes.estimator.ladder import Ladder
     from tallbayes.formula.fit import fit
+    from tallbayes.leave_one_out.ranking import rank
     from tallbayes.methods.anchored import Anchored
     from tallbayes.methods.multilevel import Multilevel
     from tallbayes.methods.randomised import Randomised, Randomized

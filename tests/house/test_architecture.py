@@ -39,6 +39,7 @@ PACKAGES = [
     "methods",
     "posterior",
     "results",
+    "leave_one_out",
     "views",
     "estimation",
     "formula",

@@ -1,11 +1,12 @@
 """The command line, `tallbayes` and `python -m tallbayes`.
 
-cli         how a command is read, and how it ends
-options     what may be asked: commands, options, help
-commands    fit, resume, show, predict, report
-effects     the effects of all groups of a run
-answers     which answers hang on the prior, and average effects
-draws       draws of the parameters, and of responses
-ingest      files into a table on disk
-reproduce   the paper's experiments
+cli            how a command is read, and how it ends
+options        what may be asked: commands, options, help
+commands       fit, resume, show, predict, report
+effects        the effects of all groups of a run
+answers        which answers hang on the prior, and average effects
+draws          draws of the parameters, and of responses
+leave_one_out  loo and rank
+ingest         files into a table on disk
+reproduce      the paper's experiments
 """

@@ -235,6 +235,42 @@ EFFECTS = Command(
     },
     module="effects",
 )
+LOO = Command(
+    "loo",
+    help="how well a run foretells each row from the others",
+    usage="RUN [--pointwise FILE] [--tolerance X] [--json]",
+    description="Leave-one-out from the one fit: the expected log predictive density of a row that was not fitted, "
+    "summed over rows, with its sampling error and, apart, its Monte Carlo error; the rows that matter most. The "
+    "table is read again from where fit found it. Of a mixed model whole groups are left out.",
+    epilog="example:\n  tallbayes loo run1 --pointwise rows.parquet\n",
+    options={
+        "": (
+            RUN,
+            _path("--pointwise", "every row's own, into a .csv, .parquet or .arrow file", "FILE"),
+            _number("--tolerance", "Monte Carlo error in sampling errors; default 0.01", default=0.01),
+            _flag("--force", "replace --pointwise if it exists"),
+            _flag("--json", "print one JSON document instead of text"),
+        )
+    },
+    module="leave_one_out",
+)
+RANK = Command(
+    "rank",
+    help="say which of several runs is the best",
+    usage="RUN RUN ... [--by loo|evidence] [--json]",
+    description="Runs for the same rows side by side, the best first: differences of leave-one-out, whose sampling "
+    "error is that of the difference, or of log evidence. Runs of other rows or another response are refused.",
+    epilog="example:\n  tallbayes rank run1 run2 run3\n",
+    options={
+        "": (
+            _path("folders", "folders of fit", "RUN", nargs="+"),
+            _choice("--by", "what to compare", "loo", "evidence"),
+            _number("--tolerance", "Monte Carlo error in sampling errors; default 0.01", default=0.01),
+            _flag("--json", "print one JSON document instead of text"),
+        )
+    },
+    module="leave_one_out",
+)
 PREDICT = Command(
     "predict",
     help="predict the response of new rows",
@@ -373,4 +409,5 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, DRAWS, SIMULATE, REPORT, SENSITIVITY, EFFECT, SLOPE, REPRODUCE)
+AFTERWARDS = (DRAWS, SIMULATE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE)
+COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)

@@ -45,6 +45,7 @@ class Stream(IntEnum):
     DRAWS = 13
     EFFECT_DRAWS = 14
     RESPONSES = 15
+    LEFT_OUT = 21
 
 
 @dataclass(frozen=True)

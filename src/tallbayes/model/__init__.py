@@ -9,6 +9,7 @@
     catalogue     one record a family: response, link, extra, and the words for it; needs no JAX
     responses     what y may be, and what to say where it is not
     densities     log p(y | eta) of one row
+    normalisers   what these leave out, numbers of the data alone
     noise         how y scatters about its mean: variance and CDF; needs no JAX
     families      the models of `tb.families`, made of the above
     links         what a family predicts, and its integrals

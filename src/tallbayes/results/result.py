@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from tallbayes.leave_one_out.loo import Loo
     from tallbayes.results.averages.answers import AverageEffect, AverageEffects
     from tallbayes.results.checks.check import Asked, Check
     from tallbayes.results.coefficients import Coefficient
@@ -232,6 +233,25 @@ class Result:
         from tallbayes.results.groups.partition import variance_partition
 
         return variance_partition(self)
+
+    def loo(
+        self,
+        pointwise: bool = False,
+        *,
+        out: str | os.PathLike[str] | None = None,
+        tolerance: float = 0.01,
+        seed: int = 0,
+    ) -> Loo:
+        """Leave-one-out: the expected log predictive density of a row that was not fitted, summed over the rows.
+
+        From this one fit, without another: its sampling error, apart from it the Monte Carlo error, which is brought
+        to `tolerance` of the first, the effective number of parameters and the rows that matter most. With `pointwise`
+        every row's own is kept (8 bytes a row), with `out` written to a .csv, .parquet or .arrow file, both in the
+        order of the source. Of a mixed model whole groups are left out.
+        """
+        from tallbayes.leave_one_out.loo import loo
+
+        return loo(self, pointwise, out, tolerance, seed)
 
     def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.

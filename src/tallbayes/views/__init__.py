@@ -8,6 +8,7 @@ text          quantities, levels, cost, status
 groups        effects of groups, and shares of variance
 averages      average effects
 sensitivity   what hangs on the prior
+leaving_out   leave-one-out, and ranks of several results
 summary       the answer in brief
 document      one JSON document
 notebook      small HTML tables

@@ -1,0 +1,98 @@
+"""Relocation: draws about the Gaussian without one row, for rows that alone decide where the posterior is.
+
+    z' = z + B' [(D^-1/2 - 1) B z - b / D],   B = (L U)^-1 A W with orthonormal rows   (see `cavity`)
+    log p(y_i | y_-i) = log E_cavity p_i + [log sum w p_i / sum w] - [log sum g p_i / sum g],   w = pi e^-l_i / q'
+
+q' is the law of z', an affine map of z, so that cavity / q' is what G / q was. No weight is divided by a density any
+more. Every draw reads all rows, for each of these rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tallbayes.gaussian.whitening import Whitening
+from tallbayes.leave_one_out.cavity import LEAST_LEFT
+from tallbayes.leave_one_out.certificate import Known, along, densities
+from tallbayes.leave_one_out.rows import ChosenRows
+from tallbayes.leave_one_out.weighing import AllRows, SomeRows
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
+from tallbayes.weighing.weights import Weights
+
+
+class Relocated(NamedTuple):
+    """Of one row: its answer, what every draw adds to it, the bias of the logarithms, and whether to trust it."""
+
+    elpd: float
+    by_draw: Floats
+    bias: float
+    trouble: str
+
+
+class Directions(NamedTuple):
+    """Along B a Gaussian without the row differs from the one with it; b and D."""
+
+    across: Floats
+    pull: Floats
+    left: Floats
+
+
+def relocate(
+    row: ChosenRows,
+    facts: Known,
+    source: AllRows | SomeRows,
+    whitening: Whitening,
+    z: Floats,
+    log_gaussian: Floats,
+) -> Relocated:
+    """Of one chosen row."""
+    target, mode = source.target, source.anchor.mode
+    ways = _directions(target, row, facts, mode, whitening)
+    moved = z + (z @ ways.across.T * (ways.left**-0.5 - 1) - ways.pull / ways.left) @ ways.across
+    moves = whitening.move(moved)
+    own = densities(target, row.rows, mode, moves)[0]
+    log_proposal = -0.5 * np.sum(z**2, axis=1) - log_gaussian
+    log_weights = source.log_posteriors(moves)[0] - own - log_proposal
+    if not np.isfinite(log_weights.max()):
+        return Relocated(np.nan, np.zeros(len(z)), np.inf, "the posterior is no number at some draws")
+    weights = Weights.of(log_weights, log_gaussian)
+    shift = own.max()
+    direct = np.exp(own - shift)
+    found, shares, second = shift, np.zeros(len(z)), 0.0
+    signed = [(weights.posterior, 1.0)] if facts.shape is None else [(weights.posterior, 1.0), (weights.gaussian, -1.0)]
+    for each, sign in signed:
+        mean = np.mean(each * direct)
+        found += sign * np.log(mean)
+        shares += sign * (each * direct / mean - each)
+        second += sign * float(np.sum(each**2 - (each * direct / mean) ** 2))
+    if facts.shape is not None:
+        found += float(facts.cavity[0]) - shift
+    return Relocated(float(found), row.counts[0] * shares, second / (2 * len(z) ** 2), weights.trouble)
+
+
+def _directions(target: Target, row: ChosenRows, facts: Known, mode: Floats, whitening: Whitening) -> Directions:
+    if facts.shape is not None:
+        d = len(mode)
+        across = np.linalg.solve(facts.shape.root[0], along(target, row.rows, whitening, np.eye(d))[0])
+        return Directions(across, facts.shape.pull[0], facts.shape.left[0])
+    with jax.enable_x64(True):
+        columns = jnp.asarray(whitening.move(np.eye(len(mode))))
+        one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), row.rows)
+        slope, bend = (np.asarray(each) for each in compiled(_expansion)(target, one, mode, columns))
+    bends, turn = np.linalg.eigh((bend + bend.T) / 2)
+    return Directions(turn.T, turn.T @ slope, np.maximum(1 + bends, LEAST_LEFT))
+
+
+def _expansion(target: Target, row: object, mode: jax.Array, columns: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Gradient and Hessian of l_i in whitened units, at the centre."""
+
+    def value(z: jax.Array) -> jax.Array:
+        return target.log_likelihood.call(mode + z @ columns, row)
+
+    nothing = jnp.zeros(len(columns))
+    return jax.grad(value)(nothing), jax.hessian(value)(nothing)

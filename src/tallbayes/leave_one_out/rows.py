@@ -1,0 +1,117 @@
+"""Rows by themselves: which row of the source stands where, a few of them taken out, and their constants.
+
+A table in random order knows which row it has from where; what is told of a row goes by its number in the source,
+counted from 0, and what is written of all rows is in the order of the source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tallbayes.model.model import Target
+from tallbayes.model.normalisers import log_normaliser
+from tallbayes.moments import Floats
+from tallbayes.programs.later import jax
+from tallbayes.rows.table import CHUNK_ROWS, Table, shuffled_order
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenRows:
+    """Rows at some places of the table, each of which stands for `counts` rows."""
+
+    places: np.ndarray
+    counts: Floats
+    rows: Any
+
+    def part(self, which: Any) -> ChosenRows:
+        return ChosenRows(self.places[which], self.counts[which], taken(self.rows, which))
+
+
+def choose(table: Table, places: np.ndarray, counts: Floats) -> ChosenRows:
+    return ChosenRows(places, counts, taken(table.rows, places))
+
+
+def taken(rows: Any, places: Any) -> Any:
+    """Copies, in memory."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[places], rows)
+
+
+def source_numbers(table: Table) -> np.ndarray:
+    """By place in the table, the number of the row in its source; of groups, that of the group."""
+    if isinstance(table.rows, dict) and "group" in table.rows and "count" in table.rows:
+        return np.asarray(table.rows["group"])[: table.num_rows]
+    if table.stored is not None:
+        known = table.stored.row_numbers()
+        if known is not None and len(known) == table.num_rows:
+            return np.asarray(known)
+    if table.shuffled:
+        return shuffled_order(table.num_rows)
+    return np.arange(table.num_rows, dtype=np.int32)
+
+
+def source_places(table: Table) -> np.ndarray:
+    """By place in the table, the place of the row among all in the order of the source: rows that were dropped leave
+    gaps in their numbers."""
+    numbers = source_numbers(table)
+    if len(numbers) and int(numbers.max()) >= len(numbers):
+        ranks = np.empty(len(numbers), np.int32)
+        ranks[np.argsort(numbers, kind="stable")] = np.arange(len(numbers), dtype=np.int32)
+        return ranks
+    return numbers
+
+
+def constants(target: Target, rows: Any, response_scale: float) -> Floats:
+    """What the density of every row leaves out, in the response's own units; of a group, of all its rows."""
+    if target.integrated is None:
+        return log_normaliser(target.noise, _first(rows), response_scale)
+    counts = np.asarray(rows["count"], np.float64)
+    if target.noise is None or target.noise.facts.response in ("binary", "class"):
+        return np.zeros(len(counts))
+    if target.integrated.nodes == 0:
+        # A closed form, which has the noise's scale in it.
+        one = log_normaliser(target.noise, {"y": np.zeros(1)}, response_scale, includes_scale=True)
+        return counts * one[0]
+    by_row = log_normaliser(target.noise, rows["rows"], response_scale)
+    return np.sum(by_row * (np.arange(by_row.shape[1]) < counts[:, None]), axis=1)
+
+
+def constants_of_chunk(target: Target, table: Table, start: int, response_scale: float) -> Floats:
+    stop = min(start + CHUNK_ROWS, table.num_rows)
+    needed = table.rows
+    if target.integrated is None and isinstance(needed, dict) and "y" in needed:
+        needed = {"y": needed["y"]}
+    found = constants(target, jax.tree.map(lambda leaf: np.asarray(leaf)[start:stop], needed), response_scale)
+    return np.broadcast_to(found, (stop - start,))
+
+
+def _first(rows: Any) -> Any:
+    return rows if isinstance(rows, dict) else {}
+
+
+def response_of(table: Table, scale: float = 1.0, mean: float = 0.0) -> Floats | None:
+    """The response in the order of the source and in its own units, of groups its mean; None where rows have none by
+    that name."""
+    y = _responses(table.rows)
+    if y is None:
+        return None
+    y = y[: table.num_rows]
+    found = np.empty(len(y))
+    found[source_places(table)] = y
+    return found * scale + mean
+
+
+def _responses(rows: Any) -> np.ndarray | None:
+    if not isinstance(rows, dict):
+        return None
+    if "y" in rows:
+        return np.asarray(rows["y"])
+    if "raw" in rows:
+        return np.asarray(rows["raw"])
+    if not (isinstance(rows.get("rows"), dict) and "y" in rows["rows"]):
+        return None
+    y, counts = np.asarray(rows["rows"]["y"], np.float64), np.asarray(rows["count"])
+    inside = np.arange(y.shape[1]) < counts[:, None]
+    return np.asarray(np.sum(np.where(inside, y, 0.0), axis=1) / counts)
