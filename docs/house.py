@@ -17,8 +17,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "tallbayes"
 PICTURE = Path(__file__).parent / "pictures" / "house.svg"
 ORDER = (
     "programs", "gaussian", "model", "rows", "workers", "estimator", "anchor", "weighing", "sampler", "records",
-    "setup", "groups", "methods", "posterior", "results", "views", "estimation", "formula", "doors", "commands",
-    "baselines", "experiments",
+    "setup", "groups", "methods", "posterior", "results", "evidence", "views", "estimation", "formula", "doors",
+    "commands", "baselines", "experiments",
 )  # fmt: skip
 WITHOUT_JAX = "estimator"
 ROW, LEFT, BOX, TEXT, WIDTH = 34, 150, 130, 310, 1060

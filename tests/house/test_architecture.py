@@ -39,6 +39,7 @@ PACKAGES = [
     "methods",
     "posterior",
     "results",
+    "evidence",
     "views",
     "estimation",
     "formula",

@@ -1,4 +1,4 @@
-"""The command line: `tallbayes ingest`, `fit`, `show`, `effects`, `predict`, `report`, `reproduce`; also
+"""The command line: `tallbayes ingest`, `fit`, `show`, `effects`, `evidence`, `predict`, `report`, `reproduce`; also
 `python -m tallbayes`.
 
 This file holds how a command is read and how it ends, `options` what may be asked and the exit codes (beside those,

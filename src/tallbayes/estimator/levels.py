@@ -42,6 +42,8 @@ class Stream(IntEnum):
     GAUSSIAN_DRAWS = 10
     WEIGHTED = 11
     REPLICATES = 12
+    EVIDENCE = 13
+    EVIDENCE_PILOT = 14
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from tallbayes.evidence.evidence import Evidence
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
     from tallbayes.results.fitted import Fitted
@@ -266,6 +267,18 @@ class Result:
 
         asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
+
+    def evidence(
+        self, tolerance: float = 0.01, *, seed: int | None = None, max_evaluations: float | None = None
+    ) -> Evidence:
+        """The log marginal likelihood log p(y), to a tolerance in nats, with its interval.
+
+        All constants of a family's likelihood and priors are in it, and y is in the table's own units. Of a model of
+        one's own it is that of the log prior and log likelihood as they are written. Flat priors have none.
+        """
+        from tallbayes.evidence.marginal import evidence
+
+        return evidence(self, tolerance, seed, max_evaluations)
 
     def report(
         self,

@@ -6,6 +6,7 @@ headline      in a line what was met and what was not
 tables        the one set of rows and columns, in cells that know their number
 text          quantities, levels, cost, status
 groups        effects of groups, and shares of variance
+evidence      an evidence in a few lines
 summary       the answer in brief
 document      one JSON document
 notebook      small HTML tables
