@@ -25,14 +25,14 @@ KEPT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian:
+class DrawCentre:
     """N(m, W W^T)."""
 
     mean: Floats
     root: Floats
 
     @classmethod
-    def of(cls, anchor: Anchor) -> Gaussian:
+    def of(cls, anchor: Anchor) -> DrawCentre:
         """An anchor's own; refused where it is no matrix, since it then knows no correlations."""
         if not isinstance(anchor.precision, np.ndarray) or anchor.precision.ndim < 2:
             got = f"{len(anchor.mode):,} parameters, whose correlations no matrix holds"
@@ -47,7 +47,7 @@ class Gaussian:
         size = float(np.linalg.slogdet(self.root)[1])
         return -0.5 * np.sum(z**2, axis=1) - len(self.mean) * LOG_TWO_PI / 2 - size
 
-    def moved(self, z: Floats, log_weights: Floats) -> Gaussian:
+    def moved(self, z: Floats, log_weights: Floats) -> DrawCentre:
         """To the moments of weighted draws."""
         share = np.exp(log_weights - np.max(log_weights))
         share = np.minimum(share, np.sqrt(len(share)) * share.mean())
@@ -58,7 +58,7 @@ class Gaussian:
         apart = z - mean
         covariance = (1 - kept) * (apart.T @ (share[:, None] * apart)) + kept * np.eye(z.shape[1])
         root = self.root @ np.linalg.cholesky(covariance)
-        return Gaussian(self.mean + self.root @ mean, root)
+        return DrawCentre(self.mean + self.root @ mean, root)
 
 
 def laplace(log_posterior: LogPosterior, anchor: Anchor) -> float:

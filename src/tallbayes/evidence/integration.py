@@ -20,7 +20,7 @@ from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.levels import Stream
 from tallbayes.evidence.densities import POINTS, LogPosterior
 from tallbayes.evidence.estimate import LogMean, log_mean
-from tallbayes.evidence.gaussians import Gaussian
+from tallbayes.evidence.gaussians import DrawCentre
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.moments import Floats
 from tallbayes.weighing.proposal import Proposal
@@ -40,10 +40,10 @@ DRAWN = ("z", "log_posterior", "log_gaussian")
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
+class WeighedDraws:
     """Draws z about a Gaussian, log pi there, and log phi / q."""
 
-    gaussian: Gaussian
+    gaussian: DrawCentre
     proposal: Proposal
     z: Floats
     log_posterior: Floats
@@ -75,10 +75,10 @@ class Weighed:
 
 
 @dataclass(frozen=True, eq=False)
-class Integrated:
+class IntegrationEnd:
     """How an integral ended; `integral_bias` is what the nodes of effects may leave in it."""
 
-    weighed: Weighed
+    weighed: WeighedDraws
     status: Status
     integral_bias: float
     notes: tuple[str, ...] = ()
@@ -95,8 +95,8 @@ class Integration:
     most_rows: float
     notes: list[str] = field(default_factory=list)
 
-    def run(self) -> Integrated:
-        gaussian = Gaussian.of(self.anchor)
+    def run(self) -> IntegrationEnd:
+        gaussian = DrawCentre.of(self.anchor)
         gaussian, weighed = self._centred(gaussian)
         bias = self._choose_nodes(gaussian)
         if bias is not None:
@@ -121,8 +121,8 @@ class Integration:
                 return self._ended(weighed, Status.max_evaluations, left)
             weighed = self._drawn(gaussian, draws, weighed)
 
-    def _ended(self, weighed: Weighed, status: Status, bias: float) -> Integrated:
-        return Integrated(weighed, status, bias, tuple(self.notes))
+    def _ended(self, weighed: WeighedDraws, status: Status, bias: float) -> IntegrationEnd:
+        return IntegrationEnd(weighed, status, bias, tuple(self.notes))
 
     def _needed(self, now: LogMean, count: int, left: float) -> int:
         """Draws that should do, in whole readings, and a few times as many as there are at the most."""
@@ -135,7 +135,7 @@ class Integration:
         rows = self.log_posterior.table.num_rows * self.log_posterior.target.work(self.log_posterior.table.rows)
         return int(np.clip(FIRST_ROWS / rows, POINTS, FIRST_DRAWS)) // POINTS * POINTS
 
-    def _centred(self, gaussian: Gaussian) -> tuple[Gaussian, Weighed]:
+    def _centred(self, gaussian: DrawCentre) -> tuple[DrawCentre, WeighedDraws]:
         """A Gaussian whose draws are worth something, and the first of them."""
         for move in range(MOST_MOVES):
             weighed = self._drawn(gaussian, self.first_draws)
@@ -151,12 +151,12 @@ class Integration:
 
     def _drawn(
         self,
-        gaussian: Gaussian,
+        gaussian: DrawCentre,
         count: int,
-        before: Weighed | None = None,
+        before: WeighedDraws | None = None,
         stream: Stream = Stream.EVIDENCE,
         start: int = 0,
-    ) -> Weighed:
+    ) -> WeighedDraws:
         """At least so many draws, in blocks that hang on the seed and their number alone."""
         proposal = Proposal.about(len(gaussian.mean), self.seed)
         have = 0 if before is None else len(before.z)
@@ -164,13 +164,13 @@ class Integration:
         words = [np.random.SeedSequence([self.seed, int(stream), number]) for number in numbers]
         z = np.concatenate([proposal.draws(np.random.default_rng(each), POINTS) for each in words])
         heights = self.log_posterior(gaussian.points(z))
-        more = Weighed(gaussian, proposal, z, heights, proposal.log_gaussian(z))
+        more = WeighedDraws(gaussian, proposal, z, heights, proposal.log_gaussian(z))
         if before is None:
             return more
         parts = [np.concatenate([getattr(each, name) for each in (before, more)]) for name in DRAWN]
-        return Weighed(gaussian, proposal, *parts)
+        return WeighedDraws(gaussian, proposal, *parts)
 
-    def _choose_nodes(self, gaussian: Gaussian) -> float | None:
+    def _choose_nodes(self, gaussian: DrawCentre) -> float | None:
         """What nodes leave of log Z, as a bound; None where there are none. They are doubled until it is little."""
         within = self.log_posterior.target.integrated
         if within is None or not isinstance(within.integral, GroupIntegral):

@@ -15,7 +15,7 @@ from tallbayes.evidence.densities import LogPosterior
 from tallbayes.evidence.estimate import mean_over_gaussian
 from tallbayes.evidence.evidence import Evidence
 from tallbayes.evidence.gaussians import laplace
-from tallbayes.evidence.integration import Integrated, Integration
+from tallbayes.evidence.integration import IntegrationEnd, Integration
 from tallbayes.model.model import Target
 from tallbayes.model.weights import WEIGHT
 from tallbayes.results.fitted import fitted_of
@@ -24,8 +24,8 @@ from tallbayes.rows.table import Table
 
 # Rows times draws: some minutes.
 MOST_ROWS_READ = 4e9
-# Of sums over rows in float64.
-ROUNDING = 2.0**-40
+# Of rows that are held in float32, each by itself.
+ROUNDING = 2.0**-22
 OWN = "of the log prior and the log likelihood as they are written: their constants are their owner's"
 BY_WEIGHT = "rows count by their weights: the likelihood is the weighted one"
 SECOND_MODE = "of the part of the posterior about the heaviest mode: with the others it is larger"
@@ -52,7 +52,7 @@ def evidence(
 
 
 def _concluded(
-    found: Integrated,
+    found: IntegrationEnd,
     constant: float,
     at_mode: float,
     status: Status,
@@ -63,7 +63,7 @@ def _concluded(
 ) -> Evidence:
     weighed, now = found.weighed, found.weighed.estimate
     bound, value = mean_over_gaussian(weighed.beyond, weighed.log_gaussian), now.value + constant
-    bias = now.bias_bound + found.integral_bias + ROUNDING * abs(now.value)
+    bias = now.bias_bound + found.integral_bias + ROUNDING * np.sqrt(log_posterior.table.num_rows)
     half = float(student.ppf(0.975, max(now.freedom, 1.0))) * now.standard_error + bias
     return Evidence(
         value=value,
