@@ -15,7 +15,7 @@ from tallbayes.evidence.densities import LogPosterior
 from tallbayes.evidence.estimate import mean_over_gaussian
 from tallbayes.evidence.evidence import Evidence
 from tallbayes.evidence.gaussians import laplace
-from tallbayes.evidence.integration import IntegrationEnd, Integration
+from tallbayes.evidence.integration import Integration, IntegrationEnd
 from tallbayes.model.model import Target
 from tallbayes.model.weights import WEIGHT
 from tallbayes.results.fitted import fitted_of
