@@ -46,6 +46,11 @@ class LogPosterior:
         parts = [self._some(points[first : first + POINTS]) for first in range(0, len(points), POINTS)]
         return np.concatenate(parts) if parts else np.empty(0)
 
+    @property
+    def _tile(self) -> int:
+        """Rows of a tile: of few groups no more than there are."""
+        return min(TILE_ROWS, 1 << max(self.table.num_rows - 1, 7).bit_length())
+
     def _some(self, points: Floats) -> Floats:
         filled = np.concatenate([points, np.repeat(points[:1], POINTS - len(points), axis=0)])
         ends = range(0, self.table.num_rows, PIECE_ROWS)
@@ -55,7 +60,7 @@ class LogPosterior:
             look()
             # The setting belongs to a thread.
             with jax.enable_x64(True):
-                static, rows = (self.target, self.nodes), self.table.rows
+                static, rows = (self.target, self.nodes, self._tile), self.table.rows
                 return np.asarray(compiled(_likelihoods)(static, rows, *map(np.int32, ends), jnp.asarray(filled)))
 
         if len(pieces) == 1:
@@ -74,19 +79,19 @@ def _priors(target: Target, points: jax.Array) -> jax.Array:
 
 
 def _likelihoods(
-    static: tuple[Target, int | None], rows: Any, start: jax.Array, stop: jax.Array, points: jax.Array
+    static: tuple[Target, int | None, int], rows: Any, start: jax.Array, stop: jax.Array, points: jax.Array
 ) -> jax.Array:
-    """sum_{start <= i < stop} l_i at every point, tile by tile."""
-    target, nodes = static
+    """sum_{start <= i < stop} l_i at every point, by tiles of so many rows."""
+    target, nodes, size = static
     terms = _of_predictors(target, points) if target.predictor is not None else _of_any(target, nodes, rows, points)
 
     def tile(index: jax.Array, totals: jax.Array) -> jax.Array:
-        first = start + index * TILE_ROWS
-        part = jax.tree.map(lambda leaf: _slice(leaf, first), rows)
-        inside = first + jnp.arange(TILE_ROWS, dtype=jnp.int32) < stop
+        first = start + index * size
+        part = jax.tree.map(lambda leaf: _slice(leaf, first, size), rows)
+        inside = first + jnp.arange(size, dtype=jnp.int32) < stop
         return totals + jnp.sum(jnp.where(inside, terms(part), 0.0), axis=1)
 
-    return jax.lax.fori_loop(0, (stop - start + TILE_ROWS - 1) // TILE_ROWS, tile, jnp.zeros(len(points)))
+    return jax.lax.fori_loop(0, (stop - start + size - 1) // size, tile, jnp.zeros(len(points)))
 
 
 def _of_predictors(target: Target, points: jax.Array) -> Callable[[Any], jax.Array]:
@@ -124,6 +129,6 @@ def _nodes_of(target: Target) -> int:
     return 1 if target.integrated is None else target.integrated.nodes
 
 
-def _slice(leaf: jax.Array, first: jax.Array) -> jax.Array:
-    part = jax.lax.dynamic_slice_in_dim(leaf, first, TILE_ROWS)
+def _slice(leaf: jax.Array, first: jax.Array, size: int) -> jax.Array:
+    part = jax.lax.dynamic_slice_in_dim(leaf, first, size)
     return part.astype(jnp.float64) if jnp.issubdtype(part.dtype, jnp.floating) else part
