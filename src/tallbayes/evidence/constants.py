@@ -22,6 +22,7 @@ from scipy.special import betaln, gammaln
 
 from tallbayes.anchor.ascent import named
 from tallbayes.errors import InputError, explain
+from tallbayes.evidence.densities import log_priors
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.mixed import powers_of
 from tallbayes.model.model import FamilyParts, Target
@@ -67,13 +68,9 @@ def _flat_of_family(target: Target, columns: Sequence[str]) -> list[str]:
 def _flat_of_own(target: Target, mode: Floats) -> list[str]:
     """Parameters along which a log prior does not change at all, as far as it is looked at."""
     d = len(mode)
-    with jax.enable_x64(True):
-        here = float(target.log_prior.call(np.asarray(mode, np.float64)))
-        flat = np.ones(d, bool)
-        for distance in FAR:
-            points = np.asarray(mode, np.float64) + distance * np.eye(d)
-            there = np.asarray(jax.lax.map(target.log_prior.call, points))
-            flat &= there == here
+    points = [mode + distance * np.eye(d) for distance in FAR]
+    here, there = np.split(log_priors(target, np.concatenate([np.asarray(mode)[None], *points])), [1])
+    flat = np.all(there.reshape(len(FAR), d) == here[0], axis=0)
     return [named([int(place)], target) for place in np.flatnonzero(flat)]
 
 

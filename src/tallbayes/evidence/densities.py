@@ -69,9 +69,15 @@ class LogPosterior:
             with ThreadPoolExecutor(num_cores()) as threads:
                 found = list(threads.map(piece, pieces))
         self.rows_read += self.table.num_rows * len(points)
-        with jax.enable_x64(True):
-            prior = np.asarray(compiled(_priors, quickly=True)(self.target, jnp.asarray(filled)))
-        return (prior + np.sum(found, axis=0))[: len(points)]
+        return (log_priors(self.target, filled) + np.sum(found, axis=0))[: len(points)]
+
+
+def log_priors(target: Target, points: Floats) -> Floats:
+    """log pi alone at points (points, d)."""
+    filled = np.concatenate([points, np.repeat(points[:1], -len(points) % POINTS, axis=0)])
+    with jax.enable_x64(True):
+        some = [jnp.asarray(filled[first : first + POINTS], jnp.float64) for first in range(0, len(filled), POINTS)]
+        return np.concatenate([compiled(_priors, quickly=True)(target, each) for each in some])[: len(points)]
 
 
 def _priors(target: Target, points: jax.Array) -> jax.Array:

@@ -30,6 +30,8 @@ from tallbayes.weighing.weights import Weights
 FIRST_DRAWS, FIRST_ROWS = 512, 2**25
 # Of what draws about a posterior that is the Gaussian would be worth: below it, the Gaussian moves.
 WORTH_MOVING, MOST_MOVES, DRAWS_A_PARAMETER = 0.5, 5, 32
+# Parameters whose covariance draws with weights can tell.
+MOST_MOVED = 128
 # Draws that tell whether weights behave, and where it is no use to hope that more of them will.
 TELLING, MOST_DOUBTED = 512, 2**14
 SHARE, MOST_GROWTH = 0.8, 4.0
@@ -105,7 +107,7 @@ class Integration:
         left = bias or 0.0
         while True:
             now, count = weighed.estimate, len(weighed.z)
-            if not np.isfinite(weighed.log_posterior).all():
+            if not np.all(weighed.log_posterior < np.inf):
                 return self._ended(weighed, Status.heavy_tails, left)
             trouble = weighed.weights.trouble if count >= TELLING else ""
             met = np.hypot(now.standard_error, now.bias_bound + left) <= self.tolerance
@@ -141,6 +143,8 @@ class Integration:
             weighed = self._drawn(gaussian, self.first_draws)
             if weighed.worth > WORTH_MOVING:
                 return gaussian, weighed
+            if len(gaussian.mean) > MOST_MOVED:
+                break
             count = max(self.first_draws, DRAWS_A_PARAMETER * len(gaussian.mean))
             pilot = self._drawn(gaussian, count, stream=Stream.EVIDENCE_PILOT, start=move * 2**20)
             if not np.isfinite(pilot.log_weights).any():
