@@ -1,6 +1,6 @@
 """Is the evidence true? Against quadrature, plain importance sampling and R's bridgesampling, over 200 seeds.
 
-    python benchmarks/evidence.py [--seeds 200] [--case NAME ...] [--without-r]
+    python benchmarks/evidence.py [--seeds 200] [--case NAME ...] [--without-r] [--out FILE]
 
 Each case is fitted once, and its evidence found with every seed to 0.01 nat: the RMSE, the share of 95% intervals that
 hold the reference, and what it took. References are NumPy's and scipy's alone: a grid where there are five parameters
@@ -277,12 +277,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--without-r", action="store_true")
+    parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    known: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {}
+    known: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
     for name in options.case or CASES:
         if name not in known:
             known[name] = one(name, options.seeds, not options.without_r)
-            OUT.write_text(json.dumps(known, indent=1) + "\n")
+            options.out.write_text(json.dumps(known, indent=1) + "\n")
         print(name, json.dumps(known[name], indent=1))
 
 

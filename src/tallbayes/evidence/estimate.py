@@ -10,7 +10,7 @@ nothing is left. To first order
 
 the parts of the logarithm and of a beta that is estimated; both are bounds here, and so is what skewness takes off an
 end of the interval, |gamma| (2 q^2 + 1) / (6 sqrt n) standard errors. Few draws know their variance roughly: it is made
-larger by half a standard error of itself, and its degrees of freedom come from the kurtosis.
+larger by a standard error of itself, and its degrees of freedom come from the kurtosis.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def log_mean(log_weights: Floats, log_gaussian: Floats) -> LogMean:
     mean, kurtosis = float(moments.mean[0]), moments.kurtosis
     if not (np.isfinite(mean) and mean > 0):
         return LogMean(np.nan, np.inf, 1.0, np.inf)
-    variance = moments.variance * (1 + 0.5 * np.sqrt((kurtosis - 1) / n))
+    variance = moments.variance * (1 + np.sqrt((kurtosis - 1) / n))
     freedom = degrees_of_freedom(variance[None], kurtosis, np.array([float(n)]))
     variance = variance * np.maximum(LEAST_FREEDOM / freedom, 1.0)
     error = float(np.sqrt(variance[0] / n)) / mean
