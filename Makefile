@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-planes test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
-	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
+	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale mixed-peers browser reproduce reproduce-quick clean
 
 help:
@@ -42,6 +42,7 @@ help:
 	@echo "make bench-formula     a formula and a Parquet file beside reading and estimating (3 minutes)"
 	@echo "make bench-agreement   every family beside NumPyro's NUTS"
 	@echo "make bench-sbc         simulation-based calibration of every family (resumable)"
+	@echo "make bench-evidence    log evidences over 200 seeds beside quadrature, plain weights and bridgesampling (resumable)"
 	@echo "make bench-quantiles   are the stated errors of interval ends and probabilities true?"
 	@echo "make bench-loo         leave-one-out: true errors over seeds, ten million rows, ArviZ and R's loo (resumable)"
 	@echo "make bench-ends        what interval ends to a tolerance cost, model by model (resumable, half an hour)"
@@ -175,6 +176,9 @@ bench-agreement: $(BENCH_STAMP)
 
 bench-sbc: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/sbc.py
+
+bench-evidence: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/evidence.py
 
 bench-quantiles: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/quantiles.py

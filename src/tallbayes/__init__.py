@@ -17,6 +17,7 @@ _HOMES = {
     "DependencyError": "errors",
     "Estimate": "results.result",
     "Euler": "sampler.dynamics",
+    "Evidence": "evidence.evidence",
     "Exponential": "sampler.dynamics",
     "Full": "sampler.gradients",
     "Groups": "model.groups.integral",
@@ -65,6 +66,7 @@ __all__ = [
     "DependencyError",
     "Estimate",
     "Euler",
+    "Evidence",
     "Exponential",
     "Full",
     "Groups",
@@ -116,6 +118,7 @@ if TYPE_CHECKING:
     from tallbayes.estimator.decisions import Tuning
     from tallbayes.estimator.estimates import Estimate, Status
     from tallbayes.estimator.ladder import Ladder
+    from tallbayes.evidence.evidence import Evidence
     from tallbayes.formula.fit import fit
     from tallbayes.leave_one_out.ranking import rank
     from tallbayes.methods.anchored import Anchored

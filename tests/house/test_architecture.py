@@ -39,6 +39,7 @@ PACKAGES = [
     "methods",
     "posterior",
     "results",
+    "evidence",
     "leave_one_out",
     "views",
     "estimation",

@@ -6,6 +6,7 @@ commands       fit, resume, show, predict, report
 effects        the effects of all groups of a run
 answers        which answers hang on the prior, and average effects
 draws          draws of the parameters, and of responses
+evidence       the log marginal likelihood of a run
 leave_one_out  loo and rank
 ingest         files into a table on disk
 reproduce      the paper's experiments

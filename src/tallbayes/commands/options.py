@@ -20,7 +20,8 @@ exit codes:
   1    a defect of tallbayes; TALLBAYES_TRACEBACK=1 shows where
   2    bad input; nothing was written
   3    fit or resume stopped early, has doubts, or missed a tolerance that was asked for: the first line says
-       which; what was computed is printed, and kept in --out. Of a run that is kept, show and report are 0
+       which; what was computed is printed, and kept in --out. Of a run that is kept, show and report are 0; evidence
+       is 3 where it misses its own
   130  interrupted before there was anything to keep; after that of ingest the same command goes on
 """
 INGEST_DESCRIPTION = """\
@@ -271,6 +272,22 @@ RANK = Command(
     },
     module="leave_one_out",
 )
+EVIDENCE = Command(
+    "evidence",
+    help="the log marginal likelihood of a run",
+    usage="RUN [--tolerance X] [--json]",
+    description="The log marginal likelihood log p(y) of a run, with all constants, and its 95% interval; beside it "
+    "what the Gaussian at the mode would have said, and the bound by a Gaussian. It reads the run's table.",
+    epilog="example:\n  tallbayes evidence run1 --tolerance 0.01\n\n" + EXIT_CODES,
+    options={
+        "": (
+            RUN,
+            _number("--tolerance", "error in nats; default 0.01", default=0.01),
+            _flag("--json", "print one JSON document instead of text"),
+        )
+    },
+    module="evidence",
+)
 PREDICT = Command(
     "predict",
     help="predict the response of new rows",
@@ -409,5 +426,5 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-AFTERWARDS = (DRAWS, SIMULATE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE)
+AFTERWARDS = (DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE)
 COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)

@@ -45,6 +45,8 @@ class Stream(IntEnum):
     DRAWS = 13
     EFFECT_DRAWS = 14
     RESPONSES = 15
+    EVIDENCE = 16
+    EVIDENCE_PILOT = 17
     LEFT_OUT = 21
 
 

@@ -20,6 +20,7 @@ from tallbayes.errors import ModelError, explain
 from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.groups.integral import GroupIntegral, Groups, first_nodes
 from tallbayes.model.groups.reads import Reads
+from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
 from tallbayes.model.space import Space, make_space, shaped
@@ -29,11 +30,12 @@ from tallbayes.structure import Structure
 
 
 class FamilyParts(NamedTuple):
-    """What a family's model is made of: l(eta, row), and the scales of its Gaussian priors by name, in the order of
-    theta, those of "coefficients" first."""
+    """What a family's model is made of: l(eta, row), the scales of its Gaussian priors by name, in the order of theta,
+    those of "coefficients" first, and the terms of its effects by group."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
+    terms: tuple[EffectTerm, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +127,7 @@ class Target:
     flat_report: Function | None = None
     noise: Noise | None = field(default=None, compare=False)
     integrated: Integrated | None = None
+    parts: FamilyParts | None = field(default=None, compare=False, repr=False)
 
     @property
     def dimension(self) -> int:
@@ -216,6 +219,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         flat_report=None if model.flat_report is None else identify(model.flat_report, space.theta(start), model.units),
         noise=model.noise,
         integrated=None if integral is None else _integrated(integral, space, start, row),
+        parts=model.parts,
     )
     return target, start
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from tallbayes.evidence.evidence import Evidence
     from tallbayes.leave_one_out.loo import Loo
     from tallbayes.results.averages.answers import AverageEffect, AverageEffects
     from tallbayes.results.checks.check import Asked, Check
@@ -358,6 +359,18 @@ class Result:
         from tallbayes.results.checks.check import checks
 
         return checks(self, statistics, rows, draws, seed)
+
+    def evidence(
+        self, tolerance: float = 0.01, *, seed: int | None = None, max_evaluations: float | None = None
+    ) -> Evidence:
+        """The log marginal likelihood log p(y), to a tolerance in nats, with its interval.
+
+        All constants of a family's likelihood and priors are in it, and y is in the table's own units. Of a model of
+        one's own it is that of the log prior and log likelihood as they are written. Flat priors have none.
+        """
+        from tallbayes.evidence.marginal import evidence
+
+        return evidence(self, tolerance, seed, max_evaluations)
 
     def report(
         self,

@@ -9,6 +9,7 @@ groups        effects of groups, and shares of variance
 averages      average effects
 sensitivity   what hangs on the prior
 leaving_out   leave-one-out, and ranks of several results
+evidence      an evidence in a few lines
 summary       the answer in brief
 document      one JSON document
 notebook      small HTML tables

@@ -78,6 +78,7 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
         predictor=None,
         layout=Layout(),
         log_concave=False,
+        parts=parts._replace(terms=terms),
         check=partial(_check, model.check, terms),
         constraints=constraints,
         groups=Groups(
@@ -190,13 +191,17 @@ def _prior(scales: dict[str, Any], terms: tuple[EffectTerm, ...], theta: Any) ->
     for place, term in enumerate(terms):
         total = total - 0.5 * jnp.sum((theta[f"scales{place}"] / term.scale) ** 2)
         if term.correlations:
-            powers = np.array([SHAPE + (term.size - 2 - k) / 2 - 1 for j in range(term.size) for k in range(j)])
-            total = total + jnp.sum(powers * jnp.log1p(-(theta[f"correlations{place}"] ** 2)))
+            total = total + jnp.sum(powers_of(term) * jnp.log1p(-(theta[f"correlations{place}"] ** 2)))
         if place:
             root, effects = root_of(term, theta, place), theta[f"effects{place}"]
             standard = solve_lower(root, effects.T)
             total = total - 0.5 * jnp.sum(standard**2) - term.levels * jnp.sum(jnp.log(jnp.diagonal(root)))
     return total
+
+
+def powers_of(term: EffectTerm) -> np.ndarray:
+    """a of (1 - r_jk^2)^a, the prior of every partial correlation."""
+    return np.array([SHAPE + (term.size - 2 - k) / 2 - 1 for j in range(term.size) for k in range(j)])
 
 
 def _start(initial: Callable[[Any], Any], terms: tuple[EffectTerm, ...], row: Any) -> dict[str, Any]:

@@ -1,0 +1,154 @@
+"""Constants: what log densities leave out, since no posterior sees it and every evidence does.
+
+    log p(y) = log integral exp[ log pi(u) + sum_i w_i l_i ] du  +  sum_i w_i [ c(y_i) - log s ]  +  C
+
+c(y_i) is what a family's density of one row leaves out, s the scale that the response was divided by, and C what the
+priors leave out:
+
+    normal             -log(2 pi) / 2 - log scale               half-normal        log 2 more
+    partial r of LKJ   -log B(1/2, a + 1), r ~ (1 - r^2)^a      effects by group   -log(2 pi) / 2, every number
+
+Whoever writes a log prior and a log likelihood owns their constants: then all of this is nothing. A prior that has no
+constant is refused by the name of what it is flat in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+from tallbayes.anchor.ascent import named
+from tallbayes.errors import InputError, explain
+from tallbayes.evidence.densities import log_priors
+from tallbayes.model.groups.integral import GroupIntegral
+from tallbayes.model.groups.mixed import powers_of
+from tallbayes.model.model import FamilyParts, Target
+from tallbayes.model.noise import Noise
+from tallbayes.model.weights import WEIGHT
+from tallbayes.moments import Floats
+from tallbayes.programs.later import jax
+from tallbayes.rows.table import CHUNK_ROWS, Table
+
+LOG_TWO_PI = float(np.log(2 * np.pi))
+# A prior that is the same so far out as at the mode, on both sides, is flat.
+FAR = (-1e8, -1e4, 1e4, 1e8)
+
+
+def require_proper(target: Target, mode: Floats, columns: Sequence[str]) -> None:
+    """Refuse a prior that is flat in a parameter; `columns` are the names of coefficients where they have any."""
+    flat = _flat_of_family(target, columns) if target.parts is not None else _flat_of_own(target, mode)
+    if flat:
+        names = ", ".join(flat[:8]) + (f" and {len(flat) - 8} more" if len(flat) > 8 else "")
+        hint = "a finite scale, as prior_scale=2.5, or a log prior that falls off"
+        raise InputError(explain("priors that can be normalised, for an evidence", f"a flat one of {names}", hint))
+
+
+def _flat_of_family(target: Target, columns: Sequence[str]) -> list[str]:
+    assert target.parts is not None
+    found: list[str] = []
+    for name, scale in target.parts.scales.items():
+        endless = ~np.isfinite(np.atleast_1d(np.asarray(scale, np.float64)))
+        if not endless.any():
+            continue
+        if name != "coefficients":
+            found.append(f"the {name.replace('_', ' ')}")
+        elif endless.size == 1:
+            found.append("all coefficients" if columns or np.ndim(scale) == 0 else "the coefficient")
+        else:
+            named_ones = (
+                columns if len(columns) == endless.size else [f"coefficients[{k}]" for k in range(endless.size)]
+            )
+            found += [repr(named_ones[int(place)]) for place in np.flatnonzero(endless)]
+    return found
+
+
+def _flat_of_own(target: Target, mode: Floats) -> list[str]:
+    """Parameters along which a log prior does not change at all, as far as it is looked at."""
+    d = len(mode)
+    points = [mode + distance * np.eye(d) for distance in FAR]
+    here, there = np.split(log_priors(target, np.concatenate([np.asarray(mode)[None], *points])), [1])
+    flat = np.all(there.reshape(len(FAR), d) == here[0], axis=0)
+    return [named([int(place)], target) for place in np.flatnonzero(flat)]
+
+
+def log_constant(target: Target, table: Table) -> float:
+    """All that a family's log posterior leaves out of log p(y); nothing for a model of one's own."""
+    parts = target.parts
+    if parts is None:
+        return 0.0
+    assert target.noise is not None
+    scale = float(np.asarray(table.units["response_scale"])) if _has_scale(table) else 1.0
+    total, weight = 0.0, 0.0
+    closed = target.integrated is not None and not isinstance(target.integrated.integral, GroupIntegral)
+    for y, w in _responses(table):
+        weight += float(w.sum())
+        if y is not None:
+            total += float(w @ of_rows(target.noise, y))
+    if closed:
+        # The closed form counts the noise's scale itself, and may have no rows left.
+        total = -weight * LOG_TWO_PI / 2
+    total += of_priors(parts, _shapes(target))
+    if target.integrated is not None and not closed:
+        total -= table.num_rows * target.integrated.size * LOG_TWO_PI / 2
+    return total - weight * float(np.log(scale))
+
+
+def of_rows(noise: Noise, y: Floats) -> Floats:
+    """c(y) of a family."""
+    known = 0.0 if noise.scale is None else float(np.log(noise.scale))
+    match noise.family:
+        case "linear":
+            return np.full(len(y), -LOG_TWO_PI / 2 - known)
+        case "student_t":
+            nu = float(noise.freedom or 0.0)
+            constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2
+            return np.full(len(y), float(constant) - known)
+        case "poisson" | "negative_binomial":
+            return -np.asarray(gammaln(y + 1))
+    return np.zeros(len(y))
+
+
+def of_priors(parts: FamilyParts, shapes: dict[str, tuple[int, ...]]) -> float:
+    """C, for parameters of these shapes."""
+    total = 0.0
+    for name, scale in parts.scales.items():
+        each = np.broadcast_to(np.asarray(scale, np.float64), shapes[name])
+        total -= each.size * LOG_TWO_PI / 2 + float(np.sum(np.log(each)))
+        if name not in ("coefficients", "intercept"):
+            total += each.size * float(np.log(2))
+    for place, term in enumerate(parts.terms):
+        total -= term.size * (LOG_TWO_PI / 2 + float(np.log(term.scale)) - float(np.log(2)))
+        if term.correlations:
+            total -= float(np.sum(betaln(0.5, powers_of(term) + 1)))
+        if place:
+            total -= term.levels * term.size * LOG_TWO_PI / 2
+    return total
+
+
+def _shapes(target: Target) -> dict[str, tuple[int, ...]]:
+    theta: Any = jax.eval_shape(target.space.theta, np.zeros(target.dimension))
+    parts = theta if isinstance(theta, dict) else {"coefficients": theta}
+    return {name: tuple(part.shape) for name, part in parts.items()}
+
+
+def _has_scale(table: Table) -> bool:
+    return isinstance(table.units, dict) and "response_scale" in table.units
+
+
+def _responses(table: Table) -> Iterator[tuple[Floats | None, Floats]]:
+    """Responses and weights, a chunk at a time; of units of sums there are weights alone."""
+    rows = table.rows
+    if "sums" in rows:
+        yield None, np.asarray(rows["count"], np.float64)[: table.num_rows]
+        return
+    inner = rows.get("rows", rows)
+    for start in range(0, table.num_rows, CHUNK_ROWS):
+        part = slice(start, min(start + CHUNK_ROWS, table.num_rows))
+        y = np.asarray(np.asarray(inner["y"])[part], np.float64)
+        w = np.ones(y.shape) if WEIGHT not in inner else np.asarray(np.asarray(inner[WEIGHT])[part], np.float64)
+        if "rows" in rows:
+            w = w * (np.arange(y.shape[1]) < np.asarray(rows["count"])[part, None])
+        yield y.ravel(), w.ravel()
