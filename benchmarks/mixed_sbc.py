@@ -148,14 +148,14 @@ def _ranks(result: tb.Result, data: DataSet, case: Case) -> dict[str, Any]:
     chances = [posterior.probability(label, below=data.truth[label]) for label in labels]
     draws, _ = posterior.draws(DRAWS)
     named = dict(zip(labels, draws.T, strict=True))
-    effects = {f"effect {place}": _rank_of_effect(named, data, place, case) for place in RANKED[case.layout]}
+    effects = {f"effect {place}": rank_of_effect(named, data, place, case) for place in RANKED[case.layout]}
     return {
         "ranks": {label: float(each.flat_value[0]) for label, each in zip(labels, chances, strict=True)} | effects,
         "errors": [float(each.flat_error[0]) for each in chances],
     }
 
 
-def _rank_of_effect(draws: dict[str, np.ndarray], data: DataSet, place: int, case: Case) -> float:
+def rank_of_effect(draws: dict[str, np.ndarray], data: DataSet, place: int, case: Case) -> float:
     """E F_g(b*_g | theta), F_g by a grid of a = b / tau over the rows of the group, made by hand."""
     own, grid = data.group == place, np.linspace(-REACH, REACH, GRID)
     tau = draws["sd(Intercept|g)"]
