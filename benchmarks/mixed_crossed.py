@@ -6,7 +6,7 @@
     "poisson-crossed"   y ~ x1 + x2 + (1 | a) + (1 | b)     30 by 20 levels, 1,500 rows
     "logistic-nested"   y ~ x1 + x2 + (1 | a/b)             8 by 5 levels, 800 rows
 
-Ours is a fit by formula, as a user writes it, everything to 2% of a posterior sd. NUTS has standard normal effects times
+Ours is a fit by formula, as users write it, everything to 2% of a posterior sd. NUTS has standard normal effects times
 their scale, a dense mass matrix, float64 and four chains; the error of its mean is sd / sqrt(ESS), that of its sd is by
 the ESS of squared deviations. Every number has
 
