@@ -32,9 +32,12 @@ from mixed_problems import standard
 
 RESULTS = Path(__file__).parent / "results"
 SEED, TOLERANCE, MOST_SECONDS, RED = 5, 0.02, 1200.0, 4.5
-CHAINS, WARM_UP, DRAWS = 4, 800, 2000
+CHAINS, WARM_UP = 4, 800
 PRIOR, SCALE, NARROW = 2.5, 1.0, 0.25
 PROBLEMS = ("poisson-crossed", "logistic-nested")
+# The scale of eight levels is where short steps are needed.
+DRAWS = {"poisson-crossed": 2000, "logistic-nested": 6000}
+ACCEPTED = {"poisson-crossed": 0.8, "logistic-nested": 0.95}
 CONTESTANTS = ("tallbayes", "NUTS", "control")
 COEFFICIENTS = {"poisson-crossed": (0.5, 0.3, -0.2), "logistic-nested": (-0.4, 0.7, -0.4)}
 SCALES = {"poisson-crossed": (0.5, 0.3), "logistic-nested": (0.8, 0.6)}
@@ -84,7 +87,7 @@ def run(key: Key) -> dict[str, Any]:
     problem = make(key.problem)
     started = time.process_time(), time.perf_counter()
     if key.contestant == "NUTS":
-        found = by_nuts(problem)
+        found = by_nuts(problem, DRAWS[key.problem], ACCEPTED[key.problem])
     else:
         found = by_tallbayes(problem, NARROW if key.contestant == "control" else SCALE)
     seconds = time.process_time() - started[0], time.perf_counter() - started[1]
@@ -101,8 +104,8 @@ def by_tallbayes(problem: Problem, group_scale: float) -> dict[str, Any]:
     mean, sd = result["mean"], result["sd"]
     columns = (mean.flat_value, mean.half_width() / 1.96, sd.flat_value, sd.half_width() / 1.96)
     numbers: Numbers = {"parameters": {}}
-    for label, *found in zip(mean.value, *columns, strict=True):
-        numbers["parameters"][label] = [float(each) for each in found]
+    for label, *row in zip(mean.value, *columns, strict=True):
+        numbers["parameters"][label] = [float(each) for each in row]
     for by in problem.codes:
         found = result.effects(by)
         own = (found.mean, found.mean_error, found.sd, found.sd_error)
@@ -115,7 +118,7 @@ def by_tallbayes(problem: Problem, group_scale: float) -> dict[str, Any]:
     }
 
 
-def by_nuts(problem: Problem) -> dict[str, Any]:
+def by_nuts(problem: Problem, count: int, accepted: float) -> dict[str, Any]:
     """Of every number, mean and sd with their standard errors, and the smaller of the two ESS."""
     import jax
     import jax.numpy as jnp
@@ -129,16 +132,16 @@ def by_nuts(problem: Problem) -> dict[str, Any]:
 
     def model(y: Any) -> None:
         eta = x @ numpyro.sample("beta", dist.Normal(0, PRIOR).expand([3]))
-        for by, (code, count) in codes.items():
+        for by, (code, levels) in codes.items():
             scale = numpyro.sample(f"scale {by}", dist.HalfNormal(SCALE))
-            standardised = numpyro.sample(f"standardised {by}", dist.Normal(0, 1).expand([count]))
+            standardised = numpyro.sample(f"standardised {by}", dist.Normal(0, 1).expand([levels]))
             eta = eta + numpyro.deterministic(by, scale * standardised)[code]
         law = dist.Poisson(jnp.exp(eta)) if problem.family == "poisson" else dist.Bernoulli(logits=eta)
         numpyro.sample("y", law, obs=y)
 
     sampler = MCMC(
-        NUTS(model, dense_mass=True), num_warmup=WARM_UP, num_samples=DRAWS, num_chains=CHAINS,
-        chain_method="sequential", progress_bar=False,
+        NUTS(model, dense_mass=True, target_accept_prob=accepted), num_warmup=WARM_UP, num_samples=count,
+        num_chains=CHAINS, chain_method="sequential", progress_bar=False,
     )  # fmt: skip
     sampler.run(jax.random.key(SEED), jnp.asarray(problem.table["y"]), extra_fields=("diverging", "num_steps"))
     draws = {name: np.asarray(each) for name, each in sampler.get_samples(group_by_chain=True).items()}
@@ -146,12 +149,12 @@ def by_nuts(problem: Problem) -> dict[str, Any]:
     names = ("Intercept", "x1", "x2")
     numbers: Numbers = {"parameters": {name: of_draws(draws["beta"][..., k]) for k, name in enumerate(names)}}
     numbers["parameters"] |= {f"sd(Intercept|{by})": of_draws(draws[f"scale {by}"]) for by in codes}
-    for by, (_, count) in codes.items():
-        numbers[by] = {str(k): of_draws(draws[by][..., k]) for k in range(count)}
+    for by, (_, levels) in codes.items():
+        numbers[by] = {str(k): of_draws(draws[by][..., k]) for k in range(levels)}
     return {
         "status": "sampled",
         "chains": CHAINS,
-        "draws": DRAWS,
+        "draws": count,
         "diverging": int(np.sum(fields["diverging"])),
         "steps": int(np.sum(fields["num_steps"])),
         "r_hat": max(each[5] for part in numbers.values() for each in part.values()),
@@ -176,10 +179,9 @@ def compare(ours: Numbers, theirs: Numbers) -> dict[str, dict[str, float]]:
     found = {}
     for part, own in ours.items():
         there = theirs[part]
-        # Levels of ours go by their names, those of NUTS by their codes, in the same order.
-        keys = (
-            dict(zip(sorted(own), sorted(there, key=int), strict=True)) if part != "parameters" else {k: k for k in own}
-        )
+        keys = {name: name for name in there}  # beside parameters ours may report effects too
+        if part != "parameters":  # ours go by the names of levels, those of NUTS by their codes, in the same order
+            keys = dict(zip(sorted(own), sorted(there, key=int), strict=True))
         a, b = (np.array(each)[:, :4] for each in ([own[k] for k in keys], [there[k] for k in keys.values()]))
         z = np.concatenate([(a[:, k] - b[:, k]) / np.hypot(a[:, k + 1], b[:, k + 1]) for k in (0, 2)])
         apart = np.concatenate([(a[:, k] - b[:, k]) / b[:, 2] for k in (0, 2)])
