@@ -31,7 +31,7 @@ import numpy as np
 from mixed_problems import standard
 
 RESULTS = Path(__file__).parent / "results"
-SEED, TOLERANCE, MOST_SECONDS, RED = 5, 0.02, 1200.0, 4.5
+SEED, TOLERANCE, MOST_SECONDS, RED = 5, 0.02, 10800.0, 4.5
 CHAINS, WARM_UP = 4, 800
 PRIOR, SCALE, NARROW = 2.5, 1.0, 0.25
 PROBLEMS = ("poisson-crossed", "logistic-nested")
