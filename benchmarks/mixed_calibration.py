@@ -7,7 +7,7 @@ each, and mean and sd of every group's effect are held against the exact referen
 problem: RMSE / tolerance of the worst quantity, the share of 95% intervals that hold the truth, for parameters and for
 effects, and the largest z. The tolerance of an effect is that share of its own sd. Half as wide an interval is the
 control. Runs are lines of results/mixed_calibration.jsonl and are not run again; the summary is
-results/mixed_calibration.json.
+results/mixed_calibration.json, which keeps the problems that were not asked for.
 """
 
 from __future__ import annotations
@@ -157,20 +157,24 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--only", nargs="+", default=list(NAMES))
     parser.add_argument("--tolerance", type=float, default=TOLERANCE)
+    parser.add_argument("--workers", type=int, default=lines.WORKERS)
     parser.add_argument("--stored", action="store_true", help="judge what is stored, run nothing")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     path = given.out / "mixed_calibration.jsonl"
     keys = [Key(name, given.tolerance, seed, METHOD_VERSION) for name in given.only for seed in range(given.seeds)]
     if not given.stored:
-        lines.complete(keys, path, run)
+        lines.complete(keys, path, run, given.workers)
     stored = lines.read(path, Key)
     judge = partial(summarise, tolerance=given.tolerance)
     runs = {name: [stored[key] for key in keys if key.problem == name and key in stored] for name in given.only}
     found = [judge(name, own) for name, own in runs.items() if own]
     for each in found:
         print({key: round(value, 3) if isinstance(value, float) else value for key, value in each.items()})
-    (given.out / "mixed_calibration.json").write_text(json.dumps(found, indent=1) + "\n")
+    summary = given.out / "mixed_calibration.json"
+    before = json.loads(summary.read_text()) if summary.exists() else []
+    known = {each["problem"]: each for each in (*before, *found)}
+    summary.write_text(json.dumps([known[name] for name in NAMES if name in known], indent=1) + "\n")
 
 
 if __name__ == "__main__":
