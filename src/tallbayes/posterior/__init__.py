@@ -12,7 +12,6 @@ prediction          `Prediction`: mean and sd by row, and their errors; `Observa
 prediction_errors   from sums over paths to predictions
 predictor           those sums, a block of rows at a time
 effects             moments of every group's effect, all groups streamed
-effect_ends         ends of intervals of effects that are parameters, thousands at once
 observations        how a new observation scatters about a prediction
 effects             what is known of the effect of every group, and of the difference of two
 group_predictions   predictions of rows that belong to groups, known or new

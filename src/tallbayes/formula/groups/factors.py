@@ -15,8 +15,8 @@ import numpy as np
 
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.moments import Floats
-from tallbayes.posterior.effect_ends import effect_ends
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.results.groups.effect_ends import effect_ends
 from tallbayes.results.groups.effects import Effects
 from tallbayes.results.parts import Factor
 from tallbayes.results.result import Result

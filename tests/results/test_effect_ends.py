@@ -12,9 +12,9 @@ import pytest
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.model.constraints import half_normal
 from tallbayes.posterior.coordinates import STRETCHED, Part, Reading
-from tallbayes.posterior.effect_ends import effect_ends
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
+from tallbayes.results.groups.effect_ends import effect_ends
 from tallbayes.structure import Structure
 from tallbayes.weighing.weights import Weights
 

@@ -32,7 +32,7 @@ TOGETHER = 32
 STEPS, EXACT, WIDEST = 24, 1e-7, 12.0
 
 
-class Ends(NamedTuple):
+class EffectEnds(NamedTuple):
     """Quantiles, (probabilities, effects), and their Monte Carlo errors."""
 
     value: Floats
@@ -141,7 +141,7 @@ class _Clouds:
         return np.concatenate([part.ravel() for part in parts])
 
 
-def effect_ends(posterior: Posterior, places: range, p: Floats, mean: Floats, sd: Floats) -> Ends | None:
+def effect_ends(posterior: Posterior, places: range, p: Floats, mean: Floats, sd: Floats) -> EffectEnds | None:
     """Quantiles of the effects that are reported at these places, near a normal law's; None where they are something
     else, or where the Gaussian does not know their correlations."""
     anchor, effects = posterior.anchor, _effects_at(posterior.reading, places)
@@ -152,7 +152,7 @@ def effect_ends(posterior: Posterior, places: range, p: Floats, mean: Floats, sd
     for start in range(0, len(places), TOGETHER):
         part = slice(start, start + TOGETHER)
         found.append(_some_ends(posterior, effects.some(part), clouds, p, mean[part], sd[part]))
-    return Ends(*(np.concatenate(each, axis=1) for each in zip(*found, strict=True)))
+    return EffectEnds(*(np.concatenate(each, axis=1) for each in zip(*found, strict=True)))
 
 
 def _clouds(posterior: Posterior, given: list[int], most: int) -> _Clouds:
@@ -204,7 +204,9 @@ def _laws(posterior: Posterior, effects: _Effects, cloud: _Cloud) -> tuple[Float
     return np.sum(coefficients * v, axis=2), cloud.spread * np.sqrt(spread)
 
 
-def _some_ends(posterior: Posterior, effects: _Effects, clouds: _Clouds, p: Floats, mean: Floats, sd: Floats) -> Ends:
+def _some_ends(
+    posterior: Posterior, effects: _Effects, clouds: _Clouds, p: Floats, mean: Floats, sd: Floats
+) -> EffectEnds:
     laws = [_laws(posterior, effects, cloud) for cloud in clouds.every]
     centre, spread, signs = np.concatenate([c for c, _ in laws]), np.concatenate([s for _, s in laws]), clouds.signs
     q = mean + sd * ndtri(p)[:, None]
@@ -225,7 +227,7 @@ def _some_ends(posterior: Posterior, effects: _Effects, clouds: _Clouds, p: Floa
     inside = (p[:, None] > found) & (1 - p[:, None] > found) & (least > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(inside, found / least, np.inf)
-    return Ends(q, error + posterior.rungs.left * sd)
+    return EffectEnds(q, error + posterior.rungs.left * sd)
 
 
 def _chance_and_density(q: Floats, centre: Floats, spread: Floats, signs: Floats) -> tuple[Floats, Floats]:
