@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tallbayes.errors import InputError
+import tallbayes as tb
+from tallbayes.errors import InputError, ModelError
 from tallbayes.formula.groups.terms import GroupTerm, take_groups
 
 G = ("g",)
@@ -119,3 +121,13 @@ def test_what_no_group_is_is_told(formula: str) -> None:
     expected, got = str(caught.value).partition("; got ")[::2]
     for part, text in zip(REFUSED[formula], (expected, *got.split(". Try: ")), strict=True):
         assert part in text
+
+
+@pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (1 | g) + (1 | h)"])
+def test_several_classes_are_told_what_to_do_instead(formula: str) -> None:
+    rng = np.random.default_rng(0)
+    table = {"y": rng.integers(0, 3, 40), "x": rng.normal(size=40), "g": np.arange(40) % 5, "h": np.arange(40) % 4}
+    with pytest.raises(
+        ModelError, match=r"got multinomial. Try: a logistic fit for each class but one, .* C\(school\)"
+    ):
+        tb.fit(formula, table, "multinomial")

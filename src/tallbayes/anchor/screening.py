@@ -25,12 +25,13 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Expansion, Ranges
+from tallbayes.anchor.sums import tile_size
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening, product
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
 from tallbayes.programs.later import jax, jnp
-from tallbayes.rows.table import Table, tile_rows
+from tallbayes.rows.table import Table
 
 NEAR_RADII = 3.0 * np.arange(1, 9)
 NEAR_RADII_ALONG_A_LINE = 1.5 * np.arange(1, 17)
@@ -120,7 +121,8 @@ def _correction(field: Floats, anchor: Anchor, near: Expansion) -> Floats:
 def log_densities(target: Target, table: Table, points: Floats, sample: Ranges | None) -> Floats:
     """The log posterior at many points, the likelihood of the sampled rows scaled up to all."""
     ranges = table.chunks() if sample is None else sample
-    tiles = [(first, stop) for start, stop in ranges for first in range(start, stop, tile_rows(table.rows))]
+    size = tile_size(target, table.rows)
+    tiles = [(first, stop) for start, stop in ranges for first in range(start, stop, size)]
     scale = table.num_rows / sum(stop - start for start, stop in ranges)
     with jax.enable_x64(True):
         values = compiled(_log_densities)(
@@ -130,13 +132,13 @@ def log_densities(target: Target, table: Table, points: Floats, sample: Ranges |
 
 
 def _log_densities(target: Target, rows: Any, tiles: jax.Array, scale: jax.Array, points: jax.Array) -> jax.Array:
-    length = tile_rows(rows)
+    size = tile_size(target, rows)
 
     def at(theta: jax.Array) -> jax.Array:
         def tile(index: jax.Array, total: jax.Array) -> jax.Array:
             first, stop = tiles[index]
-            part = jax.tree.map(lambda leaf: _slice(leaf, first, length, theta.dtype), rows)
-            inside = first + jnp.arange(length, dtype=jnp.int32) < stop
+            part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype, size), rows)
+            inside = first + jnp.arange(size, dtype=jnp.int32) < stop
             terms = jax.vmap(target.log_likelihood.call, (None, 0))(theta, part)
             return total + jnp.sum(jnp.where(inside, terms, 0.0))
 
@@ -146,8 +148,8 @@ def _log_densities(target: Target, rows: Any, tiles: jax.Array, scale: jax.Array
     return jax.lax.map(at, points)
 
 
-def _slice(leaf: jax.Array, first: jax.Array, length: int, dtype: Any) -> jax.Array:
-    part = jax.lax.dynamic_slice_in_dim(leaf, first, length)
+def _slice(leaf: jax.Array, first: jax.Array, dtype: Any, size: int) -> jax.Array:
+    part = jax.lax.dynamic_slice_in_dim(leaf, first, size)
     return part.astype(dtype) if jnp.issubdtype(part.dtype, jnp.floating) else part
 
 

@@ -31,6 +31,8 @@ HERMITE_NODES = {2: (13, 9), 3: (7, 5)}
 TRAPEZOIDS = (2.0, 1.0)
 # Rows that are differentiated together in what they read.
 NEAR_ROWS = 16
+# Densities of a tile of groups, of which each takes as many as it has rows and nodes.
+TILE_WORK, LEAST_TILE = 2**14, 16
 
 
 class Curvature(Enum):
@@ -66,17 +68,24 @@ def likelihood_sums(
     add_terms = _add_predictor_terms if target.predictor is not None else _add_general_terms
     if curvature is Curvature.DENSE and target.integrated is not None and target.integrated.reads is not None:
         add_terms = _add_near_terms
-    length = tile_rows(rows)
+
+    size = tile_size(target, rows)
 
     def tile(index: jax.Array, sums: Any) -> Any:
-        first = start + index * length
-        part = jax.tree.map(lambda leaf: _slice(leaf, first, length, theta.dtype), rows)
-        weights = (first + jnp.arange(length, dtype=jnp.int32) < stop).astype(theta.dtype)
+        first = start + index * size
+        part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype, size), rows)
+        weights = (first + jnp.arange(size, dtype=jnp.int32) < stop).astype(theta.dtype)
         return add_terms(target, part, weights, theta, curvature, sums)
 
     if before is None:
         before = tuple(jnp.zeros(shape, theta.dtype) for shape in shapes_of_sums(target, curvature))
-    return jax.lax.fori_loop(0, (stop - start + length - 1) // length, tile, before)
+    return jax.lax.fori_loop(0, (stop - start + size - 1) // size, tile, before)
+
+
+def tile_size(target: Target, rows: Any) -> int:
+    """How many are read together, a power of two that divides a table's capacity: of groups, which take long, fewer."""
+    enough = 1 << max(TILE_WORK // target.work(rows), 1).bit_length() - 1
+    return min(tile_rows(rows), max(enough, LEAST_TILE))
 
 
 @jitted(static_argnums=0)
@@ -98,7 +107,7 @@ def averaged_sums(
 
     def tile(index: jax.Array, sums: Any) -> Any:
         first = start + index * length
-        part = jax.tree.map(lambda leaf: _slice(leaf, first, length, theta.dtype), rows)
+        part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype, length), rows)
         weights = (first + jnp.arange(length, dtype=jnp.int32) < stop).astype(theta.dtype)
         here = _add_predictor_terms(target, part, weights, theta, Curvature.DENSE, sums[:3])
         terms, error = _averaged_terms(target, part, theta, whitening)
@@ -172,8 +181,8 @@ def shapes_of_sums(target: Target, curvature: Curvature) -> tuple[tuple[int, ...
     return (), (d,), (k,), (k, m), (m, m)
 
 
-def _slice(leaf: jax.Array, first: jax.Array, length: int, dtype: Any) -> jax.Array:
-    part = jax.lax.dynamic_slice_in_dim(leaf, first, length)
+def _slice(leaf: jax.Array, first: jax.Array, dtype: Any, size: int) -> jax.Array:
+    part = jax.lax.dynamic_slice_in_dim(leaf, first, size)
     return part.astype(dtype) if jnp.issubdtype(part.dtype, jnp.floating) else part
 
 

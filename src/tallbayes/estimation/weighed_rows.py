@@ -38,6 +38,7 @@ from tallbayes.setup.record import Search
 from tallbayes.setup.tail_variances import tails_of
 from tallbayes.watch import aside, begin, count_rows, watching
 from tallbayes.weighing.adaptation import DRAWS, weighted_moments
+from tallbayes.weighing.bending import bent_proposal
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.replicates import Replicated, replicate_block
 from tallbayes.weighing.rounds import FIRST_DRAWS, Weighed, Weighing
@@ -83,7 +84,7 @@ class DrawBlock:
         return ground.look(ground.proposal.block(number))
 
     def record(self, kept_bytes: float, ground: DrawGround, number: int) -> DrawRecord:
-        return DrawRecord(ground.proposal.seed, f"{ground.proposal.freedom:g} {number}")
+        return DrawRecord(ground.proposal.seed, f"{ground.proposal.name} {number}")
 
 
 draw_block = DrawBlock()
@@ -97,7 +98,7 @@ class PairsBlock:
         return replicate_block(ground.look, ground.proposal, number, base, exact)
 
     def record(self, kept_bytes: float, ground: DrawGround, number: int, base: Floats, exact: Any) -> PairsRecord:
-        return PairsRecord(ground.proposal.seed, f"pairs {ground.proposal.freedom:g} {number}")
+        return PairsRecord(ground.proposal.seed, f"pairs {ground.proposal.name} {number}")
 
 
 pairs_block = PairsBlock()
@@ -222,11 +223,11 @@ def weigh_rows(
     started: float,
 ) -> Result | HandedOver:
     """The result, or why there is none by these means."""
+    prepared, proposal = _proposal(asked, prepared, executor)
     wanted = WantedRows(asked, prepared, search)
     target, table, anchor = prepared.target, prepared.table, prepared.anchor
     begin("Gaussian level")
     level = aside(laplace_level, target, estimands.observables, anchor, estimands.jump, asked.seed, table.units)
-    proposal = Proposal.about(len(anchor.mode), asked.seed, wanted.method.degrees_of_freedom)
     source = DrawnRows(DrawGround(target, table, anchor, estimands.observables, proposal), executor)
     parts = source, proposal, estimands, level, goal, asked.budget, report
     if _has_endless_tails(prepared, estimands):
@@ -236,9 +237,38 @@ def weigh_rows(
     return _finished(wanted, weighing, started)
 
 
+def _proposal(asked: Question, prepared: Prepared, executor: Executor) -> tuple[Prepared, Proposal]:
+    """Of a mixed model with more parameters than draws know the moments of, one that bends with the scales."""
+    assert asked.weighted is not None
+    anchor, freedom = prepared.anchor, asked.weighted.degrees_of_freedom
+    plain = Proposal.about(len(anchor.mode), asked.seed, freedom)
+    if len(anchor.mode) <= MOST_ADAPTED or anchor.recentred or freedom is not None or not _is_mixed(prepared.target):
+        return prepared, plain
+    begin("proposal")
+    passes = 0
+
+    def look(z: Floats) -> tuple[Floats, Floats]:
+        nonlocal passes
+        passes += 1
+        here = expand(prepared.target, prepared.table, anchor.mode + anchor.displacements(z[None])[0], executor)
+        return here.gradient @ anchor.whitening, anchor.whitening.T @ here.hessian @ anchor.whitening
+
+    labels = enumerate(prepared.target.space.labels())
+    places = [place for place, name in labels if name.startswith(("scales", "correlations"))]
+    bent = aside(bent_proposal, look, anchor.whitening, places, asked.seed)
+    spent = prepared.setup_evaluations + passes * prepared.table.num_rows
+    return replace(prepared, setup_evaluations=spent), bent or plain
+
+
+def _is_mixed(target: Target) -> bool:
+    """Whether it is a family's model with effects by group (`model.groups.mixed`)."""
+    integrated = target.integrated
+    return integrated is not None and integrated.integral.groups.weigh_rows is not None
+
+
 def _has_endless_tails(prepared: Prepared, estimands: Estimands) -> bool:
     """Looked for in a model of one's own: the priors of families are Gaussian, or half so."""
-    if prepared.target.log_concave or prepared.target.predictor is not None:
+    if prepared.target.log_concave or prepared.target.predictor is not None or _is_mixed(prepared.target):
         return False
     begin("tails")
     probed = aside(with_probe, prepared)

@@ -4,6 +4,7 @@ regression    a family's log posterior at many points, and what a row does on av
 balance       the Gaussian that is right on average, by Newton's steps on averages
 adaptation    the Gaussian of the posterior's own moments, by a few draws with weights
 proposal      draws from Student's t about a Gaussian, and its densities
+bending       the same where the rest is narrow or wide as the scales of effects are
 weights       draws with weights: what they say of a function, and whether they can be trusted
 rounds        draws until every quantity meets its tolerance
 replicates    unbiased answers, one a pair of chains that meet

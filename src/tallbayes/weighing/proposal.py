@@ -40,6 +40,11 @@ class Proposal:
         chosen = max(LEAST_FREEDOM, dimension / 4) if freedom is None else float(freedom)
         return cls(dimension, chosen, seed, 1 + min(WIDER, WIDER_BY_ROOT / dimension**0.5))
 
+    @property
+    def name(self) -> str:
+        """What tells its draws from those of another, whatever is known of the posterior."""
+        return f"{self.freedom:g}"
+
     def block(self, number: int, stream: Stream = Stream.WEIGHTED) -> Floats:
         """z of one block of draws."""
         return self.draws(np.random.default_rng(np.random.SeedSequence([self.seed, int(stream), number])), BLOCK_DRAWS)
@@ -51,6 +56,11 @@ class Proposal:
 
     def log_gaussian(self, z: Floats) -> Floats:
         """log phi / q of every draw, with its constant."""
-        d, nu, square = self.dimension, self.freedom, np.sum(z**2, axis=1)
-        constant = lgamma((nu + d) / 2) - lgamma(nu / 2) - d / 2 * log(nu / 2) - d * log(self.width)
-        return -0.5 * square + 0.5 * (nu + d) * np.log1p(square / (nu * self.width**2)) - constant
+        square = np.sum(z**2, axis=1)
+        return -0.5 * square - log_student(square, self.dimension, self.freedom, self.width)
+
+
+def log_student(square: Floats, d: int, nu: float, width: float) -> Floats:
+    """log of (2 pi)^(d/2) times the density of Student's t in d dimensions, of the square of z."""
+    constant = lgamma((nu + d) / 2) - lgamma(nu / 2) - d / 2 * log(nu / 2) - d * log(width)
+    return constant - 0.5 * (nu + d) * np.log1p(square / (nu * width**2))

@@ -16,6 +16,7 @@ import numpy as np
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
+from tallbayes.results.groups.effect_ends import effect_ends
 from tallbayes.results.groups.effects import Effects
 from tallbayes.results.parts import Factor
 from tallbayes.results.result import Result
@@ -136,8 +137,8 @@ def _effects_of(crossed: Crossed, result: Result, posterior: Posterior) -> Effec
 
 
 def _ends(posterior: Posterior, places: range, mean: Floats, sd: Floats) -> tuple[Floats, Floats, Floats]:
-    """Quantiles of the posterior, with the larger error of the two; where there are too many that are no lines, those
-    of a normal law, of whose errors nothing is known."""
+    """Quantiles of the posterior, with the larger error of the two; where there are too many that are neither lines nor
+    effects in stretched coordinates, those of a normal law, of whose errors nothing is known."""
     tails = np.array([(1 - PROBABILITY) / 2, (1 + PROBABILITY) / 2])
     reading = posterior.reading
     if reading is not None:
@@ -148,6 +149,9 @@ def _ends(posterior: Posterior, places: range, mean: Floats, sd: Floats) -> tupl
                 np.array([getattr(each, name) for each in found]).T for name in ("flat_value", "flat_error")
             )
             return values[0], values[1], errors.max(axis=0)
+    ends = effect_ends(posterior, places, tails, mean, sd)
+    if ends is not None:
+        return ends.value[0], ends.value[1], ends.error.max(axis=0)
     if len(places) <= MOST_CURVED:
         both = posterior.quantile(tails.tolist(), first=places)
         values, errors = both.flat_value.reshape(2, -1), both.flat_error.reshape(2, -1)

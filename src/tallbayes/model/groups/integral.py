@@ -36,6 +36,8 @@ from tallbayes.programs.later import jax, jnp
 MOST_NODES = 63
 # Nodes a direction to begin with, for groups of up to so many rows: the more there are, the nearer to a Gaussian.
 FIRST_NODES = {64: 7, 512: 5, np.inf: 3}
+# Where units read other effects too, whose Hessians are long to compile: as many as will mostly do.
+FIRST_NODES_BESIDE = {512: 7, np.inf: 5}
 # Rows of a group that are read together: more would fill the memory where hundreds of groups are.
 TOGETHER = 128
 WEIGHT = "__weight__"
@@ -290,7 +292,8 @@ def first_nodes(unit: Any) -> int:
     length = jax.tree.leaves(unit["rows"])[0].shape[0]
     if is_bundle(unit):
         length = length // len(unit["count"])
-    return next(count for most, count in FIRST_NODES.items() if length <= most)
+    known = FIRST_NODES_BESIDE if "reads" in unit else FIRST_NODES
+    return next(count for most, count in known.items() if length <= most)
 
 
 class Rule(NamedTuple):

@@ -56,10 +56,9 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     >>> from tallbayes.model.families import poisson
     >>> schools = with_effects(poisson(), EffectTerm("school"))
     """
+    _require_one_predictor(model)
     parts, layout = model.parts, model.layout
-    if parts is None or layout.heads != 1:
-        hint = "tb.families.logistic(), poisson(), linear() and the like"
-        raise ModelError(explain("a family with one linear predictor", f"{model.family}", hint))
+    assert parts is not None
     first = terms[0]
     extra = extra_of(model)
     constraints: dict[str, Any] = {} if extra is None else {extra: positive}
@@ -95,12 +94,22 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     )
 
 
+def _require_one_predictor(model: Model) -> None:
+    if model.parts is None or model.layout.heads != 1:
+        hint = (
+            "a logistic fit for each class but one, on the rows of that class and of the reference; or the groups as "
+            "categories, C(school) in place of (1 | school)"
+        )
+        raise ModelError(explain("a family with one linear predictor, for effects of groups", f"{model.family}", hint))
+
+
 def _stretch(term: EffectTerm, theta: Any, information: Any) -> Any:
     return stretch(root_of(term, theta, 0), information)
 
 
 def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> EffectTerm:
     """A term that is not integrated, with what these rows say of the effects of its levels; `model` is the family's."""
+    _require_one_predictor(model)
     assert model.parts is not None
     extra = extra_of(model)
     each, z = _information(model.parts.density, extra, rows), np.asarray(rows[f"z{place}"], np.float64)
