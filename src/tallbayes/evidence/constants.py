@@ -23,6 +23,7 @@ from scipy.special import betaln, gammaln
 from tallbayes.anchor.ascent import named
 from tallbayes.errors import InputError, explain
 from tallbayes.evidence.densities import log_priors
+from tallbayes.groups.units import rows_that_count
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.mixed import powers_of
 from tallbayes.model.model import FamilyParts, Target
@@ -92,7 +93,8 @@ def log_constant(target: Target, table: Table) -> float:
         total = -weight * LOG_TWO_PI / 2
     total += of_priors(parts, _shapes(target))
     if target.integrated is not None and not closed:
-        total -= table.num_rows * target.integrated.size * LOG_TWO_PI / 2
+        groups = np.count_nonzero(np.asarray(table.rows["group"])[: table.num_rows] >= 0)
+        total -= groups * target.integrated.size * LOG_TWO_PI / 2
     return total - weight * float(np.log(scale))
 
 
@@ -150,5 +152,5 @@ def _responses(table: Table) -> Iterator[tuple[Floats | None, Floats]]:
         y = np.asarray(np.asarray(inner["y"])[part], np.float64)
         w = np.ones(y.shape) if WEIGHT not in inner else np.asarray(np.asarray(inner[WEIGHT])[part], np.float64)
         if "rows" in rows:
-            w = w * (np.arange(y.shape[1]) < np.asarray(rows["count"])[part, None])
+            w = w * rows_that_count(rows, part)
         yield y.ravel(), w.ravel()

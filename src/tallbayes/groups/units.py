@@ -141,6 +141,15 @@ def by_place(units: Units, values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, *values.shape[2:]) if is_bundle(units) else values
 
 
+def rows_that_count(units: Units, part: slice) -> np.ndarray:
+    """Of some of the units which of their places hold a row, (units, length)."""
+    length = jax.tree.leaves(units["rows"])[0].shape[1]
+    if is_bundle(units):
+        filled = np.asarray(units["filled"])[part]
+        return (np.arange(length // filled.shape[1]) < filled[..., None]).reshape(len(filled), length)
+    return np.arange(length) < np.asarray(units["count"])[part, None]
+
+
 def one_group_each(units: Units, places: np.ndarray, length: int) -> Units:
     """The groups at these places as units of their own, padded to this length; units of one group are as they are."""
     if not is_bundle(units):

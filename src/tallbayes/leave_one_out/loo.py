@@ -20,7 +20,7 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.leave_one_out.answer import Answer, answer
-from tallbayes.leave_one_out.rows import response_of, source_numbers, source_places
+from tallbayes.leave_one_out.rows import one_group_a_row, response_of, source_numbers, source_places
 from tallbayes.moments import Floats
 from tallbayes.results.fitted import Fitted, fitted_of
 from tallbayes.results.result import Result
@@ -135,7 +135,7 @@ def loo(
 
 def answer_of(result: Result, pointwise: bool, tolerance: float, seed: int = DRAWS_SEED) -> tuple[Fitted, Answer]:
     """The rows of a result, and what leaving each of them out makes of it; pointwise in the order of the source."""
-    fitted = fitted_of(result)
+    fitted = rows_left_out(result)
     anchor = result.anchor if result.posterior is None else result.posterior.anchor
     if anchor is None:
         got = f"a result of {result.method} without one"
@@ -147,6 +147,12 @@ def answer_of(result: Result, pointwise: bool, tolerance: float, seed: int = DRA
         ordered[source_places(fitted.table)] = found.pointwise
         found = replace(found, pointwise=ordered)
     return fitted, found
+
+
+def rows_left_out(result: Result) -> Fitted:
+    """What one of is left out: rows, or groups of them."""
+    fitted = fitted_of(result)
+    return replace(fitted, table=one_group_a_row(fitted.table))
 
 
 def response_units(result: Result) -> tuple[float, float]:

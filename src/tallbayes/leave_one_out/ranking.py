@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain, require_extra
-from tallbayes.leave_one_out.loo import Loo, loo, responses_of
+from tallbayes.leave_one_out.loo import Loo, loo, responses_of, rows_left_out
 from tallbayes.moments import Floats
-from tallbayes.results.fitted import fitted_of
 from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
@@ -177,13 +176,13 @@ def require_same_rows(names: Sequence[str], results: Sequence[Result]) -> None:
     hint = "results that were fitted to the same table, with the same rows left out for missing values"
     first: Floats | None = None
     for name, result in zip(names, results, strict=True):
-        fitted = fitted_of(result)
+        fitted = rows_left_out(result)
         if result.unit != results[0].unit:
             expected = f"results that leave out the same: a {results[0].unit}, as {names[0]!r} does"
             raise DataError(explain(expected, f"{name!r}, which leaves out a {result.unit}", hint))
-        if fitted.table.num_rows != fitted_of(results[0]).table.num_rows:
+        if fitted.table.num_rows != rows_left_out(results[0]).table.num_rows:
             got = f"{name!r} of {fitted.table.num_rows:,}"
-            expected = f"{fitted_of(results[0]).table.num_rows:,} {result.unit}s, as {names[0]!r} has"
+            expected = f"{rows_left_out(results[0]).table.num_rows:,} {result.unit}s, as {names[0]!r} has"
             raise DataError(explain(expected, got, hint))
         y = responses_of(result, fitted)
         if y is None:

@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.errors import DataError, explain
+from tallbayes.groups.units import MOST_BYTES, lengths_of_groups, one_group_each, places_of_groups
+from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.model import Target
 from tallbayes.model.normalisers import log_normaliser
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
-from tallbayes.rows.table import CHUNK_ROWS, Table, shuffled_order
+from tallbayes.rows.table import CHUNK_ROWS, Table, make_table, shuffled_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,21 @@ def choose(table: Table, places: np.ndarray, counts: Floats) -> ChosenRows:
 def taken(rows: Any, places: Any) -> Any:
     """Copies, in memory."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[places], rows)
+
+
+def one_group_a_row(table: Table) -> Table:
+    """A table whose units are of several groups with a unit for each of them: a group is what is left out."""
+    if not (isinstance(table.rows, dict) and is_bundle(table.rows)):
+        return table
+    units = taken(table.rows, slice(table.num_rows))
+    places = places_of_groups(units)
+    longest = int(lengths_of_groups(units, places).max())
+    each = sum(leaf[:1, :1].nbytes for leaf in jax.tree.leaves(units["rows"]))
+    if len(places) * longest * each > MOST_BYTES:
+        got = f"{len(places):,} groups of up to {longest:,} rows"
+        expected = f"groups that fill {MOST_BYTES / 2**30:g} GB at the most when each is padded to the largest"
+        raise DataError(explain(expected, got, "leave-one-out of a fit without the few largest groups"))
+    return make_table(one_group_each(units, places, longest), "float64", least=1)
 
 
 def source_numbers(table: Table) -> np.ndarray:
