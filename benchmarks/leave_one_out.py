@@ -297,7 +297,7 @@ llfun <- function(data_i, draws) {{
 }}
 begin <- proc.time()[3]
 found <- loo_subsample(llfun, data = rows, draws = draws, observations = 400, loo_approximation = "plpd",
-                       r_eff = rep(1, 400))
+                       r_eff = rep(1, {count}))
 cat(found$estimates["elpd_loo", c("Estimate", "SE", "subsampling SE")], proc.time()[3] - begin)
 """
 
