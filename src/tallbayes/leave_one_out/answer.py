@@ -3,7 +3,7 @@
     elpd = sum_i f_i + sum_chosen a_i (c_i - f_i),   a_i = 1 of those that matter most, else how many a row stands for
     variance: of the draws Var psi / S;  of which rows were drawn (N - K)^2 / n Var (c_i - f_i);  of the two halves
 
-Draws are doubled until that is a small part of the sampling error, or until they have read as many rows as they may.
+Draws are added until that is a small part of the sampling error, or until they have read as many rows as they may.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.whitening import Whitening
 from tallbayes.leave_one_out.cavity import answers, has_cavity
-from tallbayes.leave_one_out.certificate import Certified, Known, certify, known
-from tallbayes.leave_one_out.relocation import relocate
+from tallbayes.leave_one_out.certificate import Certified, Integrals, certify, known
+from tallbayes.leave_one_out.relocation import foreseen, relocate
 from tallbayes.leave_one_out.rows import ChosenRows, choose, constants, constants_of_chunk
 from tallbayes.leave_one_out.weighing import MOST_DENSITIES, AllRows, SomeRows, balanced, weigher
 from tallbayes.model.model import Target
@@ -73,7 +73,7 @@ class Rows(NamedTuple):
     pointwise: Floats | None
 
 
-class Draws(NamedTuple):
+class LeftOutDraws(NamedTuple):
     z: Floats
     log_gaussian: Floats
     log_posteriors: list[Floats]
@@ -146,16 +146,18 @@ def _chosen(table: Table, heavy: np.ndarray, everyone: bool, seed: int) -> Chose
     return choose(table, np.concatenate([heavy, others]), counts)
 
 
-def _more(draws: Draws | None, source: AllRows | SomeRows, seed: int, count: int) -> Draws:
+def _more(draws: LeftOutDraws | None, source: AllRows | SomeRows, seed: int, count: int) -> LeftOutDraws:
     """So many draws, of which there are some; a block is a pure function of the seed and its number."""
     proposal = Proposal.about(len(source.anchor.mode), seed)
     first = 0 if draws is None else len(draws.z) // BLOCK_DRAWS
     z = np.concatenate([proposal.block(k, Stream.LEFT_OUT) for k in range(first, count // BLOCK_DRAWS)])
-    found = Draws(z, proposal.log_gaussian(z), source.log_posteriors(source.anchor.displacements(z)))
+    found = LeftOutDraws(z, proposal.log_gaussian(z), source.log_posteriors(source.anchor.displacements(z)))
     if draws is None:
         return found
     both = [np.concatenate(each) for each in zip(draws.log_posteriors, found.log_posteriors, strict=True)]
-    return Draws(np.concatenate([draws.z, found.z]), np.concatenate([draws.log_gaussian, found.log_gaussian]), both)
+    return LeftOutDraws(
+        np.concatenate([draws.z, found.z]), np.concatenate([draws.log_gaussian, found.log_gaussian]), both
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,11 +168,11 @@ class Found:
     apart: float
     trouble: str
     notes: tuple[str, ...]
-    doubted: np.ndarray
+    doubts: Floats
 
 
 def _certified(
-    source: AllRows | SomeRows, chosen: ChosenRows, facts: Known, whitening: Whitening, draws: Draws
+    source: AllRows | SomeRows, chosen: ChosenRows, facts: Integrals, whitening: Whitening, draws: LeftOutDraws
 ) -> Found:
     mode, ratios = source.anchor.mode, draws.log_ratios
     finite = np.isfinite(ratios[0]).all()
@@ -182,41 +184,52 @@ def _certified(
     halves = [by(each, draws.log_gaussian) for each in ratios[1:]]
     apart = abs(float(chosen.counts @ (halves[0].elpd - halves[1].elpd))) / 2 if halves else 0.0
     if trouble:
-        return Found(main, apart, f"weights: {trouble}", (), main.troubled)
-    main, doubted, notes = _relocated(source, chosen, facts, whitening, draws, main)
-    return Found(main, apart, "", notes, doubted)
+        return Found(main, apart, f"weights: {trouble}", (), np.zeros(len(main.elpd)))
+    main, doubts, notes = _relocated(source, chosen, facts, whitening, draws, main)
+    return Found(main, apart, "", notes, doubts)
 
 
 def _relocated(
-    source: AllRows | SomeRows, chosen: ChosenRows, facts: Known, whitening: Whitening, draws: Draws, main: Certified
-) -> tuple[Certified, np.ndarray, tuple[str, ...]]:
-    """Rows whose weights are too heavy, by draws of their own."""
-    rows = np.flatnonzero(main.troubled)
-    if not len(rows):
-        return main, main.troubled, ()
-    affordable = int(MOST_DENSITIES / (source.rows_read * len(draws.z)))
-    elpd, by_draw, bias, doubted = main.elpd.copy(), main.by_draw.copy(), main.bias, main.troubled.copy()
-    done = rows[: min(affordable, MOST_RELOCATED)]
-    for row in done:
+    source: AllRows | SomeRows,
+    chosen: ChosenRows,
+    facts: Integrals,
+    whitening: Whitening,
+    draws: LeftOutDraws,
+    main: Certified,
+) -> tuple[Certified, Floats, tuple[str, ...]]:
+    """Rows that decide much, by draws of their own: those that are foreseen, whatever the draws have shown. One that is
+    taken because its weights turned out heavy is no fair choice: both of its answers are kept apart by the bound.
+    """
+    affordable = min(int(MOST_DENSITIES / (source.rows_read * len(draws.z))), MOST_RELOCATED)
+    certain = foreseen(facts)[:affordable]
+    late = np.setdiff1d(np.flatnonzero(main.troubled), certain)[: affordable - len(certain)]
+    if not len(certain) and not main.troubled.any():
+        return main, np.zeros(len(main.elpd)), ()
+    elpd, by_draw, bias = main.elpd.copy(), main.by_draw.copy(), main.bias
+    doubts = np.where(main.troubled, np.inf, 0.0)
+    for row in [*certain, *late]:
         part = slice(int(row), int(row) + 1)
         own = chosen.part(part)
-        fact = Known(facts.cavity[part], facts.fitted[part], _part_of(facts, part))
+        fact = Integrals(facts.cavity[part], facts.fitted[part], _part_of(facts, part))
         found = relocate(own, fact, source, whitening, draws.z, draws.log_gaussian)
+        doubts[row] = 0.0 if row in certain else abs(found.elpd - main.elpd[row])
         if found.trouble:
+            doubts[row] = np.inf
             continue
         before = certify(
             source.target, own, fact, source.anchor.mode, whitening, draws.z, draws.log_ratios[0], draws.log_gaussian
         )
-        elpd[row], doubted[row] = found.elpd, False
+        elpd[row] = found.elpd
         by_draw += found.by_draw - before.by_draw
         bias += found.bias - before.bias
-    notes = [f"{len(done) - int(doubted[done].sum()):,} rows that decide much alone have draws of their own"]
-    if doubted.any():
-        notes.append(f"{int(doubted.sum()):,} rows are doubted: what draws say of them is in the bias bound")
-    return Certified(elpd, main.fitted, by_draw, main.fitted_by_draw, bias, main.troubled), doubted, tuple(notes)
+    notes = [f"{len(certain):,} rows that decide much alone have draws of their own"] if len(certain) else []
+    if doubts.any():
+        notes.append(f"{np.count_nonzero(doubts):,} rows are doubted: what draws say of them is in the bias bound")
+    # Of what no draws tell, the bound is all that they say beyond the cavity.
+    return Certified(elpd, main.fitted, by_draw, main.fitted_by_draw, bias, main.troubled), doubts, tuple(notes)
 
 
-def _part_of(facts: Known, part: slice) -> Any:
+def _part_of(facts: Integrals, part: slice) -> Any:
     return None if facts.shape is None else type(facts.shape)(*(each[part] for each in facts.shape))
 
 
@@ -225,7 +238,7 @@ def _together(
     chosen: ChosenRows,
     passed: Rows,
     found: Found,
-    draws: Draws,
+    draws: LeftOutDraws,
     response_scale: float,
     count: int,
     anchor: Anchor,
@@ -251,7 +264,7 @@ def _together(
         stands = chosen.counts[light].sum()
         variance += stands**2 / light.sum() * float(np.var(difference[light], ddof=1))
         p_variance += stands**2 / light.sum() * float(np.var((fitted_difference - difference)[light], ddof=1))
-    doubt = float(chosen.counts[found.doubted] @ np.abs(difference[found.doubted]))
+    doubt = float(chosen.counts @ np.where(np.isinf(found.doubts), np.abs(difference), found.doubts))
     bias = np.inf if found.trouble else abs(main.bias) + doubt + _lopsided(main.by_draw) * np.sqrt(variance)
     pointwise = None if passed.pointwise is None else passed.pointwise.copy()
     if pointwise is not None:

@@ -40,7 +40,7 @@ MOST_TAIL = 0.5
 FINE_NODES = {2: 15, 3: 11}
 
 
-class Known(NamedTuple):
+class Integrals(NamedTuple):
     """What integrals say of some rows: log E_cavity p and log E_G p, and their cavities as arrays of NumPy."""
 
     cavity: Floats
@@ -63,11 +63,11 @@ class Certified:
     troubled: np.ndarray
 
 
-def known(target: Target, rows: Any, mode: Floats, whitening: Whitening) -> Known:
+def known(target: Target, rows: Any, mode: Floats, whitening: Whitening) -> Integrals:
     """Of some rows, by fine rules."""
     count = len(jax.tree.leaves(rows)[0])
     if not has_cavity(target):
-        return Known(np.zeros(count), np.zeros(count), None)
+        return Integrals(np.zeros(count), np.zeros(count), None)
     parts = []
     with jax.enable_x64(True):
         for start in range(0, count, PART_ROWS):
@@ -75,7 +75,7 @@ def known(target: Target, rows: Any, mode: Floats, whitening: Whitening) -> Know
             found = compiled(_known)(target, part, mode, whitening)
             parts.append(jax.tree.map(lambda leaf: np.asarray(leaf), found))
     cavity, fitted, shape = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
-    return Known(cavity, fitted, shape)
+    return Integrals(cavity, fitted, shape)
 
 
 def _padded(rows: Any) -> Any:
@@ -144,7 +144,7 @@ def along(target: Target, rows: Any, whitening: Whitening, z: Floats) -> Floats:
 def certify(
     target: Target,
     chosen: ChosenRows,
-    facts: Known,
+    facts: Integrals,
     mode: Floats,
     whitening: Whitening,
     z: Floats,

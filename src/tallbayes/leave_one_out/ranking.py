@@ -32,7 +32,7 @@ QUANTILE = 1.96
 
 
 @dataclass(frozen=True)
-class Place:
+class Ranked:
     """A model in the ranking: its own value, and how far it is from the best one, below 0.
 
     `error` and `bias_bound` are Monte Carlo's of the difference, `sampling_error` is over rows, `odds` are posterior
@@ -64,7 +64,7 @@ class Ranking:
     `standard_errors` and `bias_bounds` are its errors."""
 
     by: str
-    places: tuple[Place, ...]
+    places: tuple[Ranked, ...]
     differences: Floats
     sampling_errors: Floats
     standard_errors: Floats
@@ -78,7 +78,7 @@ class Ranking:
     def names(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.places)
 
-    def __getitem__(self, name: str) -> Place:
+    def __getitem__(self, name: str) -> Ranked:
         for each in self.places:
             if each.name == name:
                 return each
@@ -216,9 +216,9 @@ def _sampling_error(one: Loo, other: Loo) -> float:
     return float(np.sqrt(one.num_rows * np.var(one.pointwise - other.pointwise)))
 
 
-def _place(name: str, found: Any, parts: Sequence[Floats], sampling: float, k: int) -> Place:
+def _place(name: str, found: Any, parts: Sequence[Floats], sampling: float, k: int) -> Ranked:
     values, errors, bounds = parts
-    return Place(
+    return Ranked(
         name=name,
         value=float(values[k]),
         value_error=float(np.hypot(errors[k], bounds[k])),
@@ -231,7 +231,7 @@ def _place(name: str, found: Any, parts: Sequence[Floats], sampling: float, k: i
     )
 
 
-def _ranking(by: str, places: Sequence[Place], parts: Sequence[Floats], sampling: Floats) -> Ranking:
+def _ranking(by: str, places: Sequence[Ranked], parts: Sequence[Floats], sampling: Floats) -> Ranking:
     values, errors, bounds = parts
     apart = 1.0 - np.eye(len(values))
     return Ranking(
