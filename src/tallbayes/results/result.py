@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tallbayes.results.checks.check import Asked, Check
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
-    from tallbayes.results.draws.drawn import Draws
+    from tallbayes.results.draws.drawn import PosteriorDraws
     from tallbayes.results.fitted import Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
@@ -271,7 +271,7 @@ class Result:
         asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
 
-    def draws(self, count: int = 1_000, *, seed: int = 0) -> Draws:
+    def draws(self, count: int = 1_000, *, seed: int = 0) -> PosteriorDraws:
         """Independent draws of the parameters, with `.value` in theta's own structure and `.effects()` of groups.
 
         Of a small table they are of the posterior itself; of a tall one they are ends of paths, whose law is off by no
