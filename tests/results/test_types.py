@@ -24,8 +24,7 @@ from tallbayes.results.comparisons import Comparison, Ratio
 from tallbayes.results.fitted import Fitted
 from tallbayes.results.groups.effects import Effects, EffectSource
 from tallbayes.results.groups.partition import VariancePartition, VarianceShare
-from tallbayes.results.parts import Cost, Factor, Level, Mode, Rates, Regression
-from tallbayes.results.result import Settings
+from tallbayes.results.parts import Cost, Factor, Level, Mode, Rates, Regression, Settings
 
 CLASSES = (
     tb.Result, tb.Estimate, tb.Tuning, Anchor, Coefficient, Comparison, Contraction, Cost, Factor, Level, Mode,

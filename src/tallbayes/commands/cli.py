@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import Any
 
 import tallbayes
-from tallbayes.commands.options import COMMANDS, EXIT_CODES, Command, Option
+from tallbayes.commands.grammar import EXIT_CODES, Command, Option
+from tallbayes.commands.options import COMMANDS
 from tallbayes.errors import TallbayesError, explain
 
 KEYWORDS = (

@@ -18,8 +18,8 @@ from tallbayes.evidence.gaussians import laplace
 from tallbayes.evidence.integration import Integration, IntegrationEnd
 from tallbayes.model.model import Target
 from tallbayes.model.weights import WEIGHT
-from tallbayes.results.fitted import fitted_of
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.fitted import fitted_of, kept_posterior
+from tallbayes.results.result import Result
 from tallbayes.rows.table import Table
 
 # Rows times draws: some minutes.

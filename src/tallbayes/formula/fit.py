@@ -33,7 +33,8 @@ from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.progress import reporter, teller
 from tallbayes.results.fitted import FitTable
-from tallbayes.results.result import Result, Tolerance
+from tallbayes.results.parts import Tolerance
+from tallbayes.results.result import Result
 from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 

@@ -3,7 +3,7 @@
     elpd = sum_i f_i + sum_chosen a_i (c_i - f_i),   a_i = 1 of those that matter most, else how many a row stands for
     variance: of the draws Var psi / S;  of which rows were drawn (N - K)^2 / n Var (c_i - f_i);  of the two halves
 
-Draws are added until that is a small part of the sampling error, or until they have read as many rows as they may.
+DrawsAbout are added until that is a small part of the sampling error, or until they have read as many rows as they may.
 """
 
 from __future__ import annotations

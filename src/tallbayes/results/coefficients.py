@@ -15,7 +15,8 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate, side_by_side
 from tallbayes.model.catalogue import EXTRAS
 from tallbayes.moments import Floats
-from tallbayes.results.result import Result, family_of
+from tallbayes.results.fitted import family_of
+from tallbayes.results.result import Result
 from tallbayes.results.terms import INTERCEPTS, is_group_scale, terms_of
 from tallbayes.structure import Structure
 

@@ -26,15 +26,16 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.model.catalogue import EXTRAS
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Coefficient, coefficients
-from tallbayes.results.draws.drawn import Draws, independent
+from tallbayes.results.fitted import kept_posterior
 from tallbayes.results.groups.effects import NUMBERS as EFFECT_NUMBERS
 from tallbayes.results.groups.effects import Effects, known_effects
 from tallbayes.results.parts import Factor
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.result import Result
 from tallbayes.results.terms import is_group_scale
 from tallbayes.structure import Structure
 
 if TYPE_CHECKING:
+    from tallbayes.results.draws.drawn import PosteriorDraws
     from tallbayes.results.draws.given import EffectDraws
 
 NUMBERS = ("mean", "sd", "median", "lower", "upper")
@@ -181,6 +182,8 @@ def _groups(xarray: Any, result: Result, draws: int) -> dict[str, Any]:
 def _posterior(xarray: Any, result: Result, count: int) -> Any:
     if result.posterior is None:
         return None
+    from tallbayes.results.draws.drawn import independent
+
     drawn = independent(result, count)
     if drawn is None:
         values, levels = result.posterior.draws(count)
@@ -201,7 +204,7 @@ def _posterior(xarray: Any, result: Result, count: int) -> Any:
     return xarray.Dataset(arrays, axes, about)
 
 
-def _effect_draws(result: Result, drawn: Draws) -> Iterator[EffectDraws]:
+def _effect_draws(result: Result, drawn: PosteriorDraws) -> Iterator[EffectDraws]:
     """Of the groups that are integrated out, where they are not too many to be held."""
     for factor in result.factors:
         source = result.effect_source

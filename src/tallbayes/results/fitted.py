@@ -1,4 +1,4 @@
-"""The rows of a fit as it read them, with the model bound to them: what is asked of all rows afterwards reads these."""
+"""What a fit has kept: its rows as it read them, with the model bound to them, its table, its posterior, its family."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.errors import InputError, explain
+from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.model.model import Target
+from tallbayes.posterior.posterior import Posterior
 from tallbayes.rows.table import Table
 
 if TYPE_CHECKING:
@@ -37,3 +39,16 @@ def fitted_of(result: Result) -> Fitted:
         hint = "the result in the process that fitted it, or a run of tallbayes fit --out whose table is in its place"
         raise InputError(explain("a result with the rows that it was fitted to", got, hint))
     return result.fitted_source()
+
+
+def kept_posterior(result: Result) -> Posterior:
+    """Its posterior, or an error where the run kept none."""
+    if result.posterior is None:
+        hint = "estimate again with keep_posterior=True and method=None"
+        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
+    return result.posterior
+
+
+def family_of(result: Result) -> Family | None:
+    """What is known of its family, if it has one of `tb.families`."""
+    return None if result.regression is None else CATALOGUE.get(result.regression.family)

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from tallbayes.moments import Floats
 from tallbayes.structure import Structure
 
 if TYPE_CHECKING:
     from tallbayes.results.result import Result
+
+
+Tolerance = float | Mapping[str, float]
+
+
+class Settings(TypedDict, total=False):
+    """What a run was asked, and with what it was answered; of the three tolerances there is one."""
+
+    seed: int
+    tolerance: Tolerance
+    relative_tolerance: Tolerance
+    absolute_tolerance: Tolerance
+    interval_tolerance: float
+    precision: str
+    block_paths: int
+    versions: dict[str, str]
+
+
+class PlainEncoding(TypedDict, total=False):
+    """What a fit remembers of its formula, as text, numbers and lists; `tallbayes.formula.encoding` reads it."""
+
+    format: int
+    coding: dict[str, object]
+    means: list[float]
+    scales: list[float]
+    response: str
+    classes: list[str | int | bool] | None
+    response_mean: float
+    response_scale: float
+    offset: str | None
+    offset_terms: str
+    offset_columns: list[str]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,21 +6,31 @@ interval = value +- (t_nu se + bias_bound),   met: se^2 + bias_bound^2 <= tolera
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.errors import InputError, TallbayesError, explain
+from tallbayes.errors import TallbayesError
 from tallbayes.estimator.decisions import Tuning
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.rates import Contraction
-from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.progress import Report
-from tallbayes.results.parts import Cost, DrawWeights, Factor, Level, Mode, Rates, Regression
+from tallbayes.results.parts import (
+    Cost,
+    DrawWeights,
+    Factor,
+    Level,
+    Mode,
+    PlainEncoding,
+    Rates,
+    Regression,
+    Settings,
+    Tolerance,
+)
 from tallbayes.workers.executors import Executor
 
 if TYPE_CHECKING:
@@ -35,43 +45,12 @@ if TYPE_CHECKING:
     from tallbayes.results.checks.check import Asked, Check
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
-    from tallbayes.results.draws.drawn import Draws
+    from tallbayes.results.draws.drawn import PosteriorDraws
     from tallbayes.results.fitted import FitTable, Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
     from tallbayes.results.powers.sensitivity import Sensitivity
     from tallbayes.sampler.levels import Problem
-
-Tolerance = float | Mapping[str, float]
-
-
-class Settings(TypedDict, total=False):
-    """What a run was asked, and with what it was answered; of the three tolerances there is one."""
-
-    seed: int
-    tolerance: Tolerance
-    relative_tolerance: Tolerance
-    absolute_tolerance: Tolerance
-    interval_tolerance: float
-    precision: str
-    block_paths: int
-    versions: dict[str, str]
-
-
-class PlainEncoding(TypedDict, total=False):
-    """What a fit remembers of its formula, as text, numbers and lists; `tallbayes.formula.encoding` reads it."""
-
-    format: int
-    coding: dict[str, object]
-    means: list[float]
-    scales: list[float]
-    response: str
-    classes: list[str | int | bool] | None
-    response_mean: float
-    response_scale: float
-    offset: str | None
-    offset_terms: str
-    offset_columns: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,10 +193,7 @@ class Result:
         self, column: Any, high: Any, low: Any, *, by: Any = None, rows: Any = None, ratio: bool = False
     ) -> AverageEffect | AverageEffects:
         """The mean response with `column` at `high` in every row, less that with it at `low`, on average over all rows
-        that were fitted or over `rows` (g-computation): posterior mean, sd and 95% interval, each with its error.
-
-        `by` a column, one for each of its levels, and their contrasts; with `ratio` the ratio of the two averages.
-        """
+        or those of `rows` (g-computation); `by` the levels of a column, as a `ratio` of the two if asked for."""
         from tallbayes.results.averages.answers import average_effect
 
         return average_effect(self, column, high, low, by=by, rows=rows, ratio=ratio)
@@ -245,10 +221,9 @@ class Result:
     ) -> Loo:
         """Leave-one-out: the expected log predictive density of a row that was not fitted, summed over the rows.
 
-        From this one fit, without another: its sampling error, apart from it the Monte Carlo error, which is brought
-        to `tolerance` of the first, the effective number of parameters and the rows that matter most. With `pointwise`
-        every row's own is kept (8 bytes a row), with `out` written to a .csv, .parquet or .arrow file, both in the
-        order of the source. Of a mixed model whole groups are left out.
+        Its sampling error, apart from it the Monte Carlo error, which is brought to `tolerance` of the first, and the
+        rows that matter most. With `pointwise` every row's own is kept, with `out` written to a file, both in the order
+        of the source. Of a mixed model whole groups are left out.
         """
         from tallbayes.leave_one_out.loo import loo
 
@@ -321,12 +296,9 @@ class Result:
         asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
 
-    def draws(self, count: int = 1_000, *, seed: int = 0) -> Draws:
-        """Independent draws of the parameters, with `.value` in theta's own structure and `.effects()` of groups.
-
-        Of a small table they are of the posterior itself; of a tall one they are ends of paths, whose law is off by no
-        more than `.bias`, in posterior sds.
-        """
+    def draws(self, count: int = 1_000, *, seed: int = 0) -> PosteriorDraws:
+        """Independent draws of the parameters, with `.value` in theta's own structure and `.effects()` of groups; their
+        law is off by no more than `.bias`, in posterior sds."""
         from tallbayes.results.draws.drawn import draw
 
         return draw(self, count, seed=seed)
@@ -334,11 +306,8 @@ class Result:
     def simulate(
         self, rows: object = None, draws: int = 200, *, seed: int = 0, out: str | os.PathLike[str] | None = None
     ) -> Any:
-        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn.
-
-        Never are there all rows by all draws: with `out`, a .csv, .parquet or .arrow path, they are written there, a
-        column a draw, and the number of rows is returned.
-        """
+        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn, or
+        with `out` into a file, a column a draw; then the number of rows is returned."""
         from tallbayes.results.checks.simulation import simulate
 
         return simulate(self, rows, draws, seed=seed, out=out)
@@ -346,9 +315,8 @@ class Result:
     def check(self, statistic: Asked, rows: object = None, *, draws: int = 200, seed: int = 0) -> Check:
         """A statistic of the response that was seen, held against that of replicated responses.
 
-        `statistic` is "mean", "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration" or
-        "groups", or a function of (y, rows): of a number a row, whose mean is the statistic, or of one number of a
-        whole response. `rows` has columns x, offset, mean (what is expected of each) and group.
+        By name ("mean", "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration", "groups") or a
+        function of (y, rows), of a number a row or of one; `rows` has columns x, offset, mean and group.
         """
         return self.checks([statistic], rows, draws=draws, seed=seed)[0]
 
@@ -432,16 +400,3 @@ class Result:
         from tallbayes.views.text import describe
 
         return describe(self)
-
-
-def kept_posterior(result: Result) -> Posterior:
-    """Its posterior, or an error where the run kept none."""
-    if result.posterior is None:
-        hint = "estimate again with keep_posterior=True and method=None"
-        raise InputError(explain("a result that keeps where its paths ended", "one that does not", hint))
-    return result.posterior
-
-
-def family_of(result: Result) -> Family | None:
-    """What is known of its family, if it has one of `tb.families`."""
-    return None if result.regression is None else CATALOGUE.get(result.regression.family)

@@ -17,7 +17,8 @@ from tallbayes.formula.groups.fit import mixed_model
 from tallbayes.groups.known import KnownGroups
 from tallbayes.groups.placing import gather, place_again
 from tallbayes.model.model import Model
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.fitted import kept_posterior
+from tallbayes.results.result import Result
 
 TOLERANCE = 0.05
 

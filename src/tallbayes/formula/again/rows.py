@@ -19,9 +19,9 @@ from tallbayes.formula.standardising import read_rule
 from tallbayes.groups.placing import gather, place_again
 from tallbayes.model.model import Model
 from tallbayes.model.weights import weigh
-from tallbayes.results.fitted import FitTable, Fitted
+from tallbayes.results.fitted import FitTable, Fitted, kept_posterior
 from tallbayes.results.groups.effects import EffectSource, has_groups, nothing_more
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.result import Result
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.sources import open_source
 from tallbayes.setup.preparation import check_data, check_stored, place

@@ -20,12 +20,13 @@ from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.averages.sides import Change, sides_of
 from tallbayes.results.coefficients import Number
-from tallbayes.results.result import Result, family_of, kept_posterior
+from tallbayes.results.fitted import family_of, kept_posterior
+from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
     import pandas
 
-    from tallbayes.results.averages.ensemble import Answered, Drawn
+    from tallbayes.results.averages.ensemble import AveragedEnsemble, DrawnAverages
 
 # Rows times points at which averages are evaluated.
 MOST_EVALUATIONS = 2**27
@@ -92,7 +93,7 @@ class AverageEffects:
     by: Any
     levels: tuple[Any, ...]
     effects: tuple[AverageEffect, ...]
-    drawn: tuple[Drawn, ...] = field(repr=False)
+    drawn: tuple[DrawnAverages, ...] = field(repr=False)
     posterior: Posterior = field(repr=False)
 
     def __getitem__(self, level: Any) -> AverageEffect:
@@ -164,7 +165,7 @@ def _average(result: Result, change: Change, rows: Any, name: str, ratio: bool) 
     averaged = average_over(sides_of(result, change, rows), predictors, MOST_EVALUATIONS // points.count)
     contrast = Contrast(ratio, *_units(result))
     drawn = tuple(contrast_of(points, averaged, level, contrast) for level in range(len(averaged.levels)))
-    found: list[Answered] = [answered(each, posterior) for each in drawn]
+    found: list[AveragedEnsemble] = [answered(each, posterior) for each in drawn]
     names = [name] if change.by is None else [f"{name}, {change.by} = {level}" for level in averaged.levels]
     parts = zip(names, averaged.rows, found, strict=True)
     effects = tuple(AverageEffect(each, count, *own, is_ratio=ratio) for each, count, own in parts)

@@ -46,7 +46,7 @@ ROW_MARGIN = 1.1
 NUMBER = Structure.leaf((1,))
 
 
-class Answered(NamedTuple):
+class AveragedEnsemble(NamedTuple):
     """Mean, sd, and both ends, with their standard errors and bias bounds, (4,) each."""
 
     values: Floats
@@ -111,7 +111,7 @@ class Contrast(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnAverages:
     """T at all points, whole and without each group of the sample of rows: values (..., 1 + groups).
 
     `value`, `slope` along W's columns and `trace` are of its expansion, `expanded` is that at the Gaussian's draws.
@@ -126,7 +126,7 @@ class Drawn:
     trace: float
     expanded: Floats
 
-    def minus(self, other: Drawn) -> Drawn:
+    def minus(self, other: DrawnAverages) -> DrawnAverages:
         """Of the difference of two."""
         pairs = zip(self.levels, other.levels, strict=True)
         probed = None
@@ -135,7 +135,7 @@ class Drawn:
         line = self.slope - other.slope, self.direction - other.direction
         parts = self.value - other.value, *line, self.trace - other.trace
         # Groups of two samples are apart, so that one of them is left out at a time.
-        return Drawn(
+        return DrawnAverages(
             _apart(self.gaussian, other.gaussian),
             tuple(_apart(a, b) for a, b in pairs),
             probed,
@@ -149,7 +149,7 @@ def _apart(a: Floats, b: Floats) -> Floats:
     return np.concatenate([whole, a[..., 1:] - b[..., :1], a[..., :1] - b[..., 1:]], axis=-1)
 
 
-def contrast_of(points: Points, averaged: Averaged, level: int, contrast: Contrast) -> Drawn:
+def contrast_of(points: Points, averaged: Averaged, level: int, contrast: Contrast) -> DrawnAverages:
     """T of one level of rows at all points."""
     sample = averaged.samples[level]
     at = partial(_averages, averaged, level, sample)
@@ -163,7 +163,7 @@ def contrast_of(points: Points, averaged: Averaged, level: int, contrast: Contra
     expanded = start + moves @ own + np.sum((moves @ whole) * moves, axis=-1) / 2
     trace = float(np.sum((columns @ whole) * columns))
     probed = None if points.probed is None else tuple(contrast(at(each)) for each in points.probed)
-    return Drawn(
+    return DrawnAverages(
         contrast(at(points.gaussian)),
         tuple(contrast(at(each)) for each in points.levels),
         probed,  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ def _beyond(link: str, a: jax.Array, eta: jax.Array, member: jax.Array, moves: j
     return jnp.stack([side(a[v], eta[v]) for v in (0, 1)], axis=-1)
 
 
-def answered(drawn: Drawn, posterior: Posterior) -> Answered:
+def answered(drawn: DrawnAverages, posterior: Posterior) -> AveragedEnsemble:
     """Mean, sd and the ends of a 95% interval."""
     estimates = _estimates(drawn, posterior, 0)
     values = np.array([each.flat_value[0] for each in estimates[:2]] + estimates[2].flat_value.tolist())
@@ -245,15 +245,15 @@ def answered(drawn: Drawn, posterior: Posterior) -> Answered:
         for own in np.split(without, others // GROUPS):
             variance += (GROUPS - 1) / GROUPS * np.sum((own - own.mean(axis=0)) ** 2, axis=0)
         errors = np.hypot(errors, ROW_MARGIN * np.sqrt(variance))
-    return Answered(values, errors, bounds + posterior.rungs.left * values[1])
+    return AveragedEnsemble(values, errors, bounds + posterior.rungs.left * values[1])
 
 
-def _values_without(drawn: Drawn, posterior: Posterior, place: int) -> list[float]:
+def _values_without(drawn: DrawnAverages, posterior: Posterior, place: int) -> list[float]:
     mean, sd, ends = _estimates(drawn, posterior, place)
     return [mean.flat_value[0], sd.flat_value[0], *ends.flat_value]
 
 
-def _estimates(drawn: Drawn, posterior: Posterior, place: int) -> tuple[Estimate, Estimate, Estimate]:
+def _estimates(drawn: DrawnAverages, posterior: Posterior, place: int) -> tuple[Estimate, Estimate, Estimate]:
     rungs, weighted = posterior.rungs.along(None), posterior.weighted
     gaussian = drawn.gaussian[..., place]
     levels = [each[..., place, None] for each in drawn.levels]
@@ -307,7 +307,7 @@ def _estimates(drawn: Drawn, posterior: Posterior, place: int) -> tuple[Estimate
     return mean, Estimate(**fields), ends
 
 
-def _ends_by_line(drawn: Drawn, posterior: Posterior, gaussian: Floats, mean: Estimate) -> Estimate:
+def _ends_by_line(drawn: DrawnAverages, posterior: Posterior, gaussian: Floats, mean: Estimate) -> Estimate:
     """Of the line of T, and what T is beyond it at the Gaussian's draws."""
     line = ReportedLine(drawn.direction, drawn.value - float(drawn.direction @ posterior.anchor.mode))
     ends, (centre, _) = posterior.line_quantiles(line, ENDS, "ends"), posterior.line_moments(line)
@@ -324,7 +324,7 @@ def _ends_by_line(drawn: Drawn, posterior: Posterior, gaussian: Floats, mean: Es
     )
 
 
-def _line_at(drawn: Drawn, posterior: Posterior) -> Floats:
+def _line_at(drawn: DrawnAverages, posterior: Posterior) -> Floats:
     """a . d at the Gaussian's draws, (pairs, 2): a is W^-T of the slopes along W's columns."""
     z = np.random.default_rng(posterior.seed).standard_normal((PAIRS, len(drawn.slope)))
     along = z @ drawn.slope

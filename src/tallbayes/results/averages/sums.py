@@ -48,7 +48,7 @@ class RowSample(NamedTuple):
 
 
 @dataclass(eq=False)
-class Level:
+class RowsOfLevel:
     """Sums over the rows of one level so far, by side; keys and rows of the sample, and sizes s."""
 
     most: int
@@ -125,7 +125,7 @@ class Predictors(NamedTuple):
 
 def average_over(sides: Iterator[Sides], predictors: Predictors, most_rows: int) -> Averaged:
     """The pass; a sample of so many rows in all."""
-    levels: dict[Any, Level] = {}
+    levels: dict[Any, RowsOfLevel] = {}
     dimension, least = len(predictors.centre) - predictors.extras, 0.0
     centre, columns = predictors.centre[:dimension], predictors.columns[:, :dimension]
     rng = np.random.default_rng(SEED)
@@ -144,7 +144,7 @@ def average_over(sides: Iterator[Sides], predictors: Predictors, most_rows: int)
         for code, name in enumerate(names):
             if name not in levels:
                 _require_few(len(levels) + 1, dimension)
-                levels[name] = Level(max(most_rows, FEWEST_ROWS), dimension)
+                levels[name] = RowsOfLevel(max(most_rows, FEWEST_ROWS), dimension)
             own = np.flatnonzero(codes == code) if len(names) > 1 else slice(None)
             parts = batch.weights[own], c[own], terms[:, :, own], sizes[own], keys[own]
             levels[name].add(a[:, own], eta[:, own], *parts)

@@ -20,7 +20,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.moments import Floats
 from tallbayes.results.checks.batches import RowBatch, require_unweighted
-from tallbayes.results.checks.simulation import Replicated, Simulation, simulate
+from tallbayes.results.checks.simulation import ReplicatedRows, Simulation, simulate
 from tallbayes.results.checks.statistics import (
     BINS,
     DEFAULTS,
@@ -142,14 +142,14 @@ def checks(
     return (*found, *(_of_whole(replicated, each) for each in whole))
 
 
-def _defaults(result: Result, first: Replicated) -> list[Asked]:
+def _defaults(result: Result, first: ReplicatedRows) -> list[Asked]:
     regression = result.regression
     assert regression is not None
     names: list[Asked] = list(DEFAULTS[CATALOGUE[regression.family].response])
     return [*names, "groups"] if first.batch.groups is not None and np.any(first.batch.groups >= 0) else names
 
 
-def _statistic(result: Result, asked: Asked, first: Replicated) -> Statistic | None:
+def _statistic(result: Result, asked: Asked, first: ReplicatedRows) -> Statistic | None:
     """None of a function of a whole response."""
     observed = first.batch.observed
     assert observed is not None
@@ -181,7 +181,7 @@ def _statistic(result: Result, asked: Asked, first: Replicated) -> Statistic | N
     raise InputError(explain(f"a function, or one of {', '.join(names)} where it applies", repr(asked), "'mean'"))
 
 
-def _facts(each: Replicated, centre: float, places: Any) -> RowFacts:
+def _facts(each: ReplicatedRows, centre: float, places: Any) -> RowFacts:
     batch, expected = each.batch, each.mean.mean(axis=0)
     columns: dict[str, Any] = {"x": batch.x, "offset": batch.offset}
     columns |= {} if batch.groups is None else {"group": batch.groups}

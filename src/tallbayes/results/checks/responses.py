@@ -20,7 +20,7 @@ from tallbayes.model.linear import Layout
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
 from tallbayes.results.checks.batches import RowBatch, layout_of, mixed_of, response_units
-from tallbayes.results.draws.drawn import Draws, known_groups
+from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
 
@@ -34,14 +34,14 @@ class ResponseDrawer:
     """Linear predictors, means and responses of batches of rows, for every one of some draws."""
 
     result: Result
-    draws: Draws
+    draws: PosteriorDraws
     layout: Layout
     mixed: Mixed | None
     extra: Any
     known: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, result: Result, draws: Draws, rows: Any) -> ResponseDrawer:
+    def of(cls, result: Result, draws: PosteriorDraws, rows: Any) -> ResponseDrawer:
         regression = result.regression
         if regression is None or regression.family not in CATALOGUE:
             got, hint = "a model of one's own", "result.draws(), and a response of your own for each of them"

@@ -19,7 +19,7 @@ from tallbayes.estimator.levels import Stream
 from tallbayes.moments import Floats
 from tallbayes.results.checks.batches import RowBatch, row_batches
 from tallbayes.results.checks.responses import ResponseDrawer
-from tallbayes.results.draws.drawn import Draws, draw
+from tallbayes.results.draws.drawn import PosteriorDraws, draw
 from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing
 
@@ -27,7 +27,7 @@ MOST_NUMBERS, MOST_ROWS = 2**21, 2**15
 
 
 @dataclass(frozen=True, eq=False)
-class Replicated:
+class ReplicatedRows:
     """Responses (draws, rows) of a batch, their expectations given theta, and the rows."""
 
     y: Floats
@@ -37,7 +37,7 @@ class Replicated:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Replicated responses of rows, which iterates over arrays (draws, rows of a batch), in the units of the table.
+    """ReplicatedRows responses of rows, which iterates over arrays (draws, rows of a batch), in the units of the table.
 
     It can be gone through again, and says the same: a batch hangs on the seed and its number alone. A class is told by
     its place among the classes.
@@ -45,18 +45,18 @@ class Simulation:
 
     result: Result = field(repr=False)
     rows: Any = field(repr=False)
-    draws: Draws
+    draws: PosteriorDraws
 
     def __iter__(self) -> Iterator[Floats]:
         return (each.y for each in self.batches())
 
-    def batches(self) -> Iterator[Replicated]:
+    def batches(self) -> Iterator[ReplicatedRows]:
         """With the rows and with expectations."""
         size = int(np.clip(MOST_NUMBERS // len(self.draws), 1, MOST_ROWS))
         for number, batch in enumerate(row_batches(self.result, self.rows, size)):
             rng = np.random.default_rng(np.random.SeedSequence([self.draws.seed, int(Stream.RESPONSES), number]))
             eta = self.drawer.predictors(batch, rng)
-            yield Replicated(self.drawer.responses(eta, rng), self.drawer.means(eta), batch)
+            yield ReplicatedRows(self.drawer.responses(eta, rng), self.drawer.means(eta), batch)
 
     @cached_property
     def drawer(self) -> ResponseDrawer:

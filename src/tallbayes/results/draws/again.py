@@ -16,8 +16,8 @@ from tallbayes.anchor.importance import list_rows
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.methods.anchored import reads_slabs
 from tallbayes.model.observables import Observables
-from tallbayes.results.fitted import fitted_of
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.fitted import fitted_of, kept_posterior
+from tallbayes.results.result import Result
 from tallbayes.sampler import couplings, dynamics, gradients, minibatch
 from tallbayes.sampler.levels import Problem, make_problem
 from tallbayes.sampler.paths import Plan

@@ -19,8 +19,8 @@ from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.draws.rejection import Taken, draw_by_rejection, draw_from_stored
-from tallbayes.results.fitted import fitted_of
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.fitted import fitted_of, kept_posterior
+from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing
 from tallbayes.structure import Structure
 
@@ -34,7 +34,7 @@ SDS_OUT = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class PosteriorDraws:
     """Independent draws from the posterior, `flat` (count, numbers) in the order of `labels`.
 
     `value` has them in theta's own structure, with the draws along the first axis. `bias` is what a mean of the law
@@ -55,7 +55,8 @@ class Draws:
     def __repr__(self) -> str:
         count, numbers = self.flat.shape
         each = f"{self.rows_per_draw:,.0f} rows each, " if self.rows_per_draw else ""
-        return f"<tallbayes.Draws: {count:,} of {numbers:,} numbers, {self.how}; {each}law within {self.bias:.2g} sd>"
+        size, law = f"{count:,} of {numbers:,} numbers", f"law within {self.bias:.2g} sd"
+        return f"<tallbayes.PosteriorDraws: {size}, {self.how}; {each}{law}>"
 
     @property
     def labels(self) -> list[str]:
@@ -135,7 +136,7 @@ class Draws:
         return len(self)
 
 
-def draw(result: Result, count: int = 1_000, *, seed: int = 0) -> Draws:
+def draw(result: Result, count: int = 1_000, *, seed: int = 0) -> PosteriorDraws:
     """See `Result.draws`."""
     for name, value, least in (("count", count, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= MOST_DRAWS:
@@ -152,15 +153,15 @@ def draw(result: Result, count: int = 1_000, *, seed: int = 0) -> Draws:
     return _made(result, moves, seed, bias_of(result) + left, f"ends of paths of level {finest}", rows_each)
 
 
-def independent(result: Result, count: int) -> Draws | None:
+def independent(result: Result, count: int) -> PosteriorDraws | None:
     """As many, where the rows of the fit are there to be read; None elsewhere."""
     if result.posterior is None or (result.path_source is None and result.fitted_source is None):
         return None
     return draw(result, count)
 
 
-def _made(result: Result, moves: Floats, seed: int, bias: float, how: str, rows: float) -> Draws:
-    return Draws(result, kept_posterior(result).reported_at(moves), moves, seed, float(bias), how, float(rows))
+def _made(result: Result, moves: Floats, seed: int, bias: float, how: str, rows: float) -> PosteriorDraws:
+    return PosteriorDraws(result, kept_posterior(result).reported_at(moves), moves, seed, float(bias), how, float(rows))
 
 
 def _weighted(result: Result, posterior: Posterior, count: int, seed: int) -> Taken:

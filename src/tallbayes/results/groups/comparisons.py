@@ -21,8 +21,9 @@ from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.moments import Floats
 from tallbayes.posterior.effects import ContrastNumbers, OfContrast, contrast_of
 from tallbayes.results.coefficients import Number
+from tallbayes.results.fitted import kept_posterior
 from tallbayes.results.groups.predictions import Mixed, known_of
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.result import Result
 from tallbayes.rows.sources import suggestion
 
 if TYPE_CHECKING:

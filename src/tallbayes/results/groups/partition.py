@@ -20,8 +20,9 @@ from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.model.catalogue import DEGREES_OF_FREEDOM
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Number
+from tallbayes.results.fitted import kept_posterior
 from tallbayes.results.parts import Factor
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
     import pandas

@@ -33,8 +33,9 @@ from tallbayes.posterior.group_predictions import GroupPredictor, MixedOutcome, 
 from tallbayes.posterior.observations import of_indicator
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import ARRAYS, Observation, Prediction, Unpredicted
+from tallbayes.results.fitted import kept_posterior
 from tallbayes.results.new_rows import Asked, NewRows, kept_arrays
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding

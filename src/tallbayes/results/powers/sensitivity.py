@@ -18,8 +18,8 @@ from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Number, own_parameters, parameter_names
-from tallbayes.results.fitted import fitted_of
-from tallbayes.results.result import Result, kept_posterior
+from tallbayes.results.fitted import fitted_of, kept_posterior
+from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
     import pandas

@@ -16,16 +16,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.estimator.estimates import Estimate, Status
-from tallbayes.results.checks.check import Check
 from tallbayes.results.coefficients import Ends, Number, end_tolerance, end_unit
 from tallbayes.results.export import formula_of
-from tallbayes.results.result import Result, family_of
+from tallbayes.results.fitted import family_of
+from tallbayes.results.result import Result
 from tallbayes.results.verdict import has_numbers, is_success
 from tallbayes.rows.atomic import replacing
 from tallbayes.structure import Structure
@@ -40,6 +40,9 @@ from tallbayes.views.report.forest import finding
 from tallbayes.views.report.markup import Markup, counted, element, join, listed, typed
 from tallbayes.views.report.modes import elsewhere
 from tallbayes.views.report.stylesheet import SHEET
+
+if TYPE_CHECKING:
+    from tallbayes.results.checks.check import Check
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 CHECKED = "Does the model fit?"

@@ -16,7 +16,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.results.coefficients import Number, shown_size
-from tallbayes.results.result import Result, family_of
+from tallbayes.results.fitted import family_of
+from tallbayes.results.result import Result
 from tallbayes.results.verdict import has_numbers
 from tallbayes.views.advice import Door
 from tallbayes.views.numbers import UNKNOWN, rounded, share

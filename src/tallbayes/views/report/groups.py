@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tallbayes.results.fitted import family_of
 from tallbayes.results.groups.effects import Effects, known_effects
 from tallbayes.results.groups.partition import VariancePartition, known_partition
-from tallbayes.results.result import Result, family_of
+from tallbayes.results.result import Result
 from tallbayes.views.numbers import with_error
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
 from tallbayes.views.report.markup import (

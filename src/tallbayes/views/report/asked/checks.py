@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tallbayes.results.checks.check import Check
 from tallbayes.views.report.charts import Canvas, readable_scale, stroke, twice, written
 from tallbayes.views.report.markup import Markup, column, counted, element, join, listed, measured, neat, table
+
+if TYPE_CHECKING:
+    from tallbayes.results.checks.check import Check
 
 BARS, HEIGHT, MOST_ROWS = 40, 54.0, 20
 # Of a p-value: nearer to 0 or 1 than this is told in words.

@@ -1,0 +1,142 @@
+"""What can be asked of a run once it is there: its draws, what it foretells, what it hangs on, which one is best."""
+
+from __future__ import annotations
+
+from tallbayes.commands.grammar import EXIT_CODES, RUN, Command, choice, flag, number, option, path
+
+DRAWS = Command(
+    "draws",
+    help="write independent draws of the parameters",
+    usage="RUN --out FILE [--count N] [--seed S] [--effects] [--force]",
+    description="Independent draws from the posterior of a run, a row a draw and a column a parameter. They are ends "
+    "of paths, as many as are asked for where the table of the run is in its place; what their law is off by is told.",
+    epilog="example:\n  tallbayes draws run1 --out draws.parquet --count 4000\n",
+    options={
+        "": (
+            RUN,
+            path("--out", "a .csv, .parquet or .arrow file", "FILE", required=True),
+            option("--count", "how many; default 1000", "N", type=int, default=1000),
+            option("--seed", "default 0", "S", type=int, default=0),
+            flag("--effects", "a column for the effect of every group too"),
+            flag("--force", "replace --out if it exists"),
+        )
+    },
+    interrupted="interrupted; nothing was kept",
+    module="draws",
+)
+SIMULATE = Command(
+    "simulate",
+    help="write responses as the fit would have them",
+    usage="RUN [ROWS] --out FILE [--draws K] [--seed S] [--force]",
+    description="Replicated responses of the rows of the fit, or of ROWS, a row each and a column a draw, written a "
+    "batch at a time. A class is told by its place among the classes.",
+    epilog="example:\n  tallbayes simulate run1 --out replicated.parquet --draws 100\n",
+    options={
+        "": (
+            RUN,
+            path("data", "a .csv, .tsv, .parquet or .arrow file, or a table of ingest", "ROWS", nargs="?"),
+            path("--out", "a .csv, .parquet or .arrow file", "FILE", required=True),
+            option("--draws", "how many; default 200", "K", type=int, default=200),
+            option("--seed", "default 0", "S", type=int, default=0),
+            flag("--force", "replace --out if it exists"),
+        )
+    },
+    interrupted="interrupted; nothing was kept",
+    module="draws",
+)
+EVIDENCE = Command(
+    "evidence",
+    help="the log marginal likelihood of a run",
+    usage="RUN [--tolerance X] [--json]",
+    description="The log marginal likelihood log p(y) of a run, with all constants, and its 95% interval; beside it "
+    "what the Gaussian at the mode would have said, and the bound by a Gaussian. It reads the run's table.",
+    epilog="example:\n  tallbayes evidence run1 --tolerance 0.01\n\n" + EXIT_CODES,
+    options={
+        "": (
+            RUN,
+            number("--tolerance", "error in nats; default 0.01", default=0.01),
+            flag("--json", "print one JSON document instead of text"),
+        )
+    },
+    module="evidence",
+)
+LOO = Command(
+    "loo",
+    help="how well a run foretells each row from the others",
+    usage="RUN [--pointwise FILE] [--tolerance X] [--json]",
+    description="Leave-one-out from the one fit: the expected log predictive density of a row that was not fitted, "
+    "summed over rows, with its sampling error and, apart, its Monte Carlo error; the rows that matter most. The "
+    "table is read again from where fit found it. Of a mixed model whole groups are left out.",
+    epilog="example:\n  tallbayes loo run1 --pointwise rows.parquet\n",
+    options={
+        "": (
+            RUN,
+            path("--pointwise", "every row's own, into a .csv, .parquet or .arrow file", "FILE"),
+            number("--tolerance", "Monte Carlo error in sampling errors; default 0.01", default=0.01),
+            flag("--force", "replace --pointwise if it exists"),
+            flag("--json", "print one JSON document instead of text"),
+        )
+    },
+    module="leave_one_out",
+)
+RANK = Command(
+    "rank",
+    help="say which of several runs is the best",
+    usage="RUN RUN ... [--by loo|evidence] [--json]",
+    description="Runs for the same rows side by side, the best first: differences of leave-one-out, whose sampling "
+    "error is that of the difference, or of log evidence. Runs of other rows or another response are refused.",
+    epilog="example:\n  tallbayes rank run1 run2 run3\n",
+    options={
+        "": (
+            path("folders", "folders of fit", "RUN", nargs="+"),
+            choice("--by", "what to compare", "loo", "evidence"),
+            number("--tolerance", "Monte Carlo error in sampling errors; default 0.01", default=0.01),
+            flag("--json", "print one JSON document instead of text"),
+        )
+    },
+    module="leave_one_out",
+)
+SENSITIVITY = Command(
+    "sensitivity",
+    help="say which answers hang on the prior",
+    usage="RUN [--csv]",
+    description="How far every posterior mean and sd moves with the power of the prior, of its parts and of the "
+    "likelihood, in posterior sds, each number with its Monte Carlo error. The table must be in its place.",
+    epilog="example:\n  tallbayes sensitivity run1\n",
+    options={"": (RUN, flag("--csv", "all numbers as CSV, a row a parameter and a density"))},
+    module="answers",
+)
+OVER = (
+    option("--by", "one for each level of this column", "COLUMN"),
+    path("--rows", "over the rows of another file, or of a part of the table", "DATA"),
+)
+EFFECT = Command(
+    "effect",
+    help="average what a column at one value does against another",
+    usage="RUN COLUMN HIGH LOW [--by COLUMN] [--ratio] [--rows DATA]",
+    description="The mean response with COLUMN at HIGH in every row, less that with it at LOW, on average over all "
+    "rows that were fitted: posterior mean, sd and 95% interval, each with its Monte Carlo error.",
+    epilog="example:\n  tallbayes effect run1 treated 1 0 --by kind\n",
+    options={
+        "": (
+            RUN,
+            option("column", "a column of the table that the formula reads", "COLUMN"),
+            option("high", "its value", "HIGH"),
+            option("low", "the value that it is held against", "LOW"),
+            *OVER,
+            flag("--ratio", "the ratio of the two averages in place of their difference"),
+        )
+    },
+    module="answers",
+)
+SLOPE = Command(
+    "slope",
+    help="average the slope of the response in a column",
+    usage="RUN COLUMN [--by COLUMN] [--rows DATA]",
+    description="The slope of the mean response in COLUMN, on average over all rows that were fitted: posterior mean, "
+    "sd and 95% interval, each with its Monte Carlo error.",
+    epilog="example:\n  tallbayes slope run1 hour --by carrier\n",
+    options={"": (RUN, option("column", "a column of numbers that the formula reads", "COLUMN"), *OVER)},
+    module="answers",
+)
+AFTERWARDS = (DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE)
