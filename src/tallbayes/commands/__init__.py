@@ -1,6 +1,8 @@
 """The command line, `tallbayes` and `python -m tallbayes`.
 
 cli            how a command is read, and how it ends
+grammar        how a command is written down
+afterwards     commands for a run that is there
 options        what may be asked: commands, options, help
 commands       fit, resume, show, predict, report
 effects        the effects of all groups of a run

@@ -174,10 +174,7 @@ class Result:
         return ratios(self, probability)
 
     def effects(self, by: str | None = None) -> Effects:
-        """Every group's own effect, by the column of the groups: mean, sd and 95% interval, each with its error.
-
-        They are found when first asked for, and kept with the result.
-        """
+        """Every group's own effect, by the column of the groups: mean, sd and 95% interval, each with its error."""
         from tallbayes.results.groups.effects import effects
 
         return effects(self, by)
