@@ -27,7 +27,7 @@ def assert_same(one: tb.Result, other: tb.Result) -> None:
 
 
 # What only the process that made a result has; a stored posterior knows its parameters as numbers instead.
-LIVING = ("continuation", "fitted_source", "live", "stored")
+LIVING = ("continuation", "fit_table", "fitted_source", "live", "path_source", "stored")
 
 
 def assert_identical(one: Any, two: Any) -> None:

@@ -136,6 +136,7 @@ def test_crossed_effects_agree_with_quadrature() -> None:
     assert not again.anchor.has_mode
 
 
+@pytest.mark.slow
 def test_eight_schools_end_in_a_result() -> None:
     """The neck of the funnel: no step fits it, and no claim is made within this budget."""
     model, rows = eight_schools()

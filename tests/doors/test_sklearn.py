@@ -100,6 +100,7 @@ def test_sparse_matrices_have_the_answers_of_dense_ones(estimator: Any, make: An
     np.testing.assert_allclose(getattr(by_sparse, method)(make(x)), getattr(by_dense, method)(x), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_sparse_predictions_are_made_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     x, answers = sparse_rows(300, 5)
     model = TallClassifier(tolerance=0.5).fit(x, answers[TallClassifier])

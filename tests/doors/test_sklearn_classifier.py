@@ -144,6 +144,7 @@ def test_several_classes() -> None:
     assert model.predict(frame).tolist() == model.classes_[proba.argmax(axis=1)].tolist()
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_early_warns_and_says_why() -> None:
     with pytest.warns(ConvergenceWarning, match="stopped at max_evaluations"):
         model = TallClassifier(tolerance=1e-3, max_evaluations=1e5).fit(X, LABELS)

@@ -101,6 +101,7 @@ def by_columns() -> tb.Model:
     )
 
 
+@pytest.mark.slow
 def test_a_model_sees_columns_by_name(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     a, group = rng.standard_normal(800), rng.integers(0, 3, 800)

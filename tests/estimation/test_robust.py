@@ -137,6 +137,7 @@ def test_regression_with_cauchy_noise():
     assert note.startswith("modes: no second mode found from")
 
 
+@pytest.mark.slow
 def test_a_rare_category():
     """Six rows of 3,000: a uniform batch would see one of them every 500 rows."""
     rng = np.random.default_rng(5)

@@ -41,7 +41,6 @@ def test_a_level_of_one_row_has_an_answer_under_the_default_prior(formula: str) 
     assert "levels of categories as they are" in result.notes[0]
 
 
-@pytest.mark.slow
 def test_a_hard_level_fails_alone() -> None:
     """With a prior of sd 100 the level of one row is flat over a hundred log-odds, and the others do not know of it.
 

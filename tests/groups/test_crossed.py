@@ -115,6 +115,7 @@ def log_posterior(target: Any, table: Any, vector: np.ndarray) -> float:
         return expand(target, table, vector, curvature=Curvature.NONE).value
 
 
+@pytest.mark.slow
 def test_the_joint_mode_is_near_that_of_the_scales_alone() -> None:
     """With b for a parameter there is none; with v its scale is that of the integral over all effects, by algebra."""
     target, table, _ = placed("linear", 2)

@@ -140,6 +140,7 @@ def test_indicators_say_that_they_decay_more_slowly(posterior: Posterior) -> Non
     assert ends.price(0.01)[0][0] > smooth.price(0.01)[0] > 0
 
 
+@pytest.mark.slow
 def test_quiet_ends_are_one_step_from_the_law() -> None:
     """Of a Gaussian posterior the path u is N(0, I) and one step before its last noise has variance e^(-2h).
 

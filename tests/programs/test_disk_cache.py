@@ -51,6 +51,7 @@ def child(folder: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.slow
 def test_the_second_process_compiles_nothing(tmp_path: Path) -> None:
     first, second = child(tmp_path), child(tmp_path)
     # The control: of an empty folder nothing is read.

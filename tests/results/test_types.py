@@ -16,15 +16,23 @@ import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.decisions import Trial
 from tallbayes.estimator.rates import Contraction
+from tallbayes.evidence.evidence import Evidence
+from tallbayes.leave_one_out.loo import Loo
 from tallbayes.model.model import Target
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
+from tallbayes.results.averages.answers import AverageEffect, AverageEffects
+from tallbayes.results.checks.check import Asked, Check
+from tallbayes.results.checks.simulation import Simulation
 from tallbayes.results.coefficients import Coefficient, Number
 from tallbayes.results.comparisons import Comparison, Ratio
-from tallbayes.results.fitted import Fitted
+from tallbayes.results.draws.drawn import PosteriorDraws
+from tallbayes.results.fitted import FitTable, Fitted
 from tallbayes.results.groups.effects import Effects, EffectSource
 from tallbayes.results.groups.partition import VariancePartition, VarianceShare
 from tallbayes.results.parts import Cost, Factor, Level, Mode, Rates, Regression, Settings
+from tallbayes.results.powers.sensitivity import Sensitivity
+from tallbayes.sampler.levels import Problem
 
 CLASSES = (
     tb.Result, tb.Estimate, tb.Tuning, Anchor, Coefficient, Comparison, Contraction, Cost, Factor, Level, Mode,
@@ -52,7 +60,9 @@ def names() -> dict[str, Any]:
         "arviz": SimpleNamespace(InferenceData=Elsewhere),
     }
     local = {each.__name__: each for each in (Coefficient, Comparison, Ratio, Prediction, Target, tb.Result)}
-    local |= {each.__name__: each for each in (Effects, EffectSource, Fitted, VariancePartition)}
+    local |= {each.__name__: each for each in (Effects, EffectSource, Fitted, FitTable, VariancePartition)}
+    local |= {each.__name__: each for each in (AverageEffect, AverageEffects, Check, PosteriorDraws, Problem)}
+    local |= {each.__name__: each for each in (Evidence, Loo, Sensitivity, Simulation)} | {"Asked": Asked}
     return {**packages, **local, "Axes": Elsewhere}
 
 

@@ -186,6 +186,7 @@ def test_a_column_that_has_the_name_of_a_part_is_that_column() -> None:
     assert found.column("hour(t)").to_pylist() == [5, 6]
 
 
+@pytest.mark.slow
 def test_a_fit_with_dates_predicts_compares_and_comes_back(tmp_path: Path) -> None:
     result = fit_by_ladder("y ~ weekday(sold) + hour(sold)", ROWS, tolerance=0.5)
     monday, friday = ({"sold": dt.datetime(2021, 3, day, 9)} for day in (1, 5))

@@ -233,11 +233,12 @@ def report(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     folder = _folder(options.folder)
     place = options.out or folder / "report.html"
-    if options.sensitivity or options.checks:
+    if options.sensitivity or options.checks or options.loo or options.evidence:
         result = with_its_rows(result, settings)
-    checks: Any = result.checks() if options.checks else ()
+    asked: dict[str, Any] = {"sensitivity": options.sensitivity, "checks": result.checks() if options.checks else ()}
+    answers = [result.loo()] if options.loo else []
+    asked["answers"] = [*answers, result.evidence()] if options.evidence else answers
     kept = _kept_in(folder, settings)
-    asked: dict[str, Any] = {"sensitivity": options.sensitivity, "checks": checks}
     page = write_report(result, place, title=options.title, settings=kept, **asked)
     print(_nearby(Path(page).absolute()))
     return 0

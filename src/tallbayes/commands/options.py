@@ -206,7 +206,7 @@ PREDICT = Command(
 REPORT = Command(
     "report",
     help="write a page that shows a run",
-    usage="RUN [--out PAGE] [--title TEXT] [--sensitivity] [--checks]",
+    usage="RUN [--out PAGE] [--title TEXT] [--sensitivity] [--checks] [--loo] [--evidence]",
     description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost.",
     epilog="example:\n  tallbayes report run1 --out flights.html\n",
     options={
@@ -215,6 +215,8 @@ REPORT = Command(
             path("--out", "default RUN/report.html, or beside the result file", "PAGE"),
             option("--title", "the page's heading", "TEXT"),
             flag("--sensitivity", "say which priors matter too; the table must be in its place"),
+            flag("--loo", "with leave-one-out, if the table of the run is in its place"),
+            flag("--evidence", "with its log evidence, if the table of the run is in its place"),
             flag("--checks", "with predictive checks, if the table of the run is in its place"),
         )
     },

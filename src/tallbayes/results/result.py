@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tallbayes.leave_one_out.loo import Loo
     from tallbayes.results.averages.answers import AverageEffect, AverageEffects
     from tallbayes.results.checks.check import Asked, Check
+    from tallbayes.results.checks.simulation import Simulation
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
     from tallbayes.results.draws.drawn import PosteriorDraws
@@ -87,7 +88,6 @@ class Result:
     fitted_source: Callable[[], Fitted] | None = field(default=None, repr=False)
     path_source: Callable[[], Problem] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
-    # Of this process, or of a run whose table is in its place; not saved.
     fit_table: FitTable | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
@@ -302,7 +302,7 @@ class Result:
 
     def simulate(
         self, rows: object = None, draws: int = 200, *, seed: int = 0, out: str | os.PathLike[str] | None = None
-    ) -> Any:
+    ) -> Simulation | int:
         """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn, or
         with `out` into a file, a column a draw; then the number of rows is returned."""
         from tallbayes.results.checks.simulation import simulate
@@ -346,12 +346,13 @@ class Result:
         settings: dict[str, Any] | None = None,
         checks: Sequence[Check] = (),
         sensitivity: bool = False,
+        answers: Sequence[Any] = (),
     ) -> Path:
-        """One HTML page to be shown to someone else; labelled predictions, comparisons and `checks()` may be added, and
-        what hangs on the prior."""
+        """One HTML page for someone else; labelled predictions, comparisons, `checks()`, what hangs on the prior, and
+        answers such as `loo()`, `evidence()`, `tb.rank(...)` and average effects may be added."""
         from tallbayes.views.report import write_report
 
-        return write_report(self, path, predictions, comparisons, title, settings, checks, sensitivity)
+        return write_report(self, path, predictions, comparisons, title, settings, checks, sensitivity, answers)
 
     def to_pandas(self, probability: float = 0.95) -> pandas.DataFrame:
         """A data frame: one row a parameter, with errors beside the numbers."""

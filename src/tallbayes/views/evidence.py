@@ -30,6 +30,13 @@ def evidence_text(found: Evidence) -> str:
     return "\n".join([*lines, *(f"  note: {each}" for each in found.notes)])
 
 
+def evidence_facts(found: Evidence) -> list[tuple[str, str]]:
+    """The same by name, for a page."""
+    lower, upper = (rounded(end, _shown_error(found)) for end in found.interval)
+    own = [("log evidence", headline(found).removeprefix("log evidence ")), ("95% interval", f"{lower} to {upper}")]
+    return [*own, ("status", _status(found)), *_beside(found)]
+
+
 def _shown_error(found: Evidence) -> float:
     """No more digits than anybody has a use for."""
     return max(found.error, LEAST_SHOWN * found.tolerance)

@@ -41,9 +41,8 @@ def loo_text(found: Loo) -> str:
     widths = [max(len(fact[k]) for fact in facts) for k in (0, 1)]
     lines = [f"leave-one-out: {found.status}", ""]
     lines += [f"{name:<{widths[0]}}  {number:>{widths[1]}}  {words}" for name, number, words in facts]
-    heads = (found.unit, "elpd", "influence", "leverage")
-    lines += ["", "".join(f"{head:>12}" for head in heads)]
-    lines += ["".join(f"{cell:>12}" for cell in cells) for cells in _rows(found)]
+    lines += ["", "".join(f"{head:>12}" for head in loo_heads(found))]
+    lines += ["".join(f"{cell:>12}" for cell in cells) for cells in loo_cells(found)]
     about = [
         f"± Monte Carlo: how far from exact leave-one-out of this table; {found.draws:,} weighted draws, "
         f"{found.certified_rows:,} {found.unit}s certified",
@@ -53,7 +52,11 @@ def loo_text(found: Loo) -> str:
     return "\n".join([*lines, "", *about])
 
 
-def _rows(found: Loo) -> list[tuple[str, ...]]:
+def loo_heads(found: Loo) -> tuple[str, ...]:
+    return (found.unit, "elpd", "influence", "leverage")
+
+
+def loo_cells(found: Loo) -> list[tuple[str, ...]]:
     shown = found.rows[:MOST_SHOWN]
     return [(f"{each.row:,}", *(plain(number, 3) for number in each[1:])) for each in shown]
 
@@ -63,8 +66,8 @@ def loo_html(found: Loo) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(number)}</td><td>{escape(words)}</td></tr>"
         for name, number, words in loo_facts(found)
     )
-    heads = "".join(f"<th>{head}</th>" for head in (found.unit, "elpd", "influence", "leverage"))
-    rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" for cells in _rows(found))
+    heads = "".join(f"<th>{head}</th>" for head in loo_heads(found))
+    rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" for cells in loo_cells(found))
     notes = "".join(f"<p>{escape(note)}</p>" for note in found.notes)
     return (
         f"<table><caption>leave-one-out: {escape(found.status)}</caption>{facts}</table>"

@@ -274,7 +274,10 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
         anchor=anchor,
         posterior=posterior,
         regression=None if result.regression is None else replace(result.regression, **vars(scaling)),
+        # They know of the columns of zeros.
         continuation=None,
+        fitted_source=None,
+        path_source=None,
     )
 
 

@@ -112,17 +112,19 @@ def write_report(
     settings: dict[str, Any] | None = None,
     checks: Sequence[Check] = (),
     sensitivity: bool = False,
+    answers: Sequence[Any] = (),
 ) -> Path:
     """Write the page, atomically, and return where it is.
 
     `predictions` are (label, result.predict(...)) pairs, `comparisons` what result.compare(...) returned, `settings`
-    those of a run beside the result's own, `checks` what result.checks() returned.
+    those of a run beside the result's own, `checks` what result.checks() returned, `answers` what result.loo() and the
+    like did.
     """
     place = Path(path)
     if place.is_dir() or not place.parent.is_dir():
         got = f"the folder {str(place)!r}" if place.is_dir() else f"no folder {str(place.parent)!r}"
         raise InputError(explain("a file to write the report to", got, "report.html"))
-    page = render_report(result, predictions, comparisons, title, settings, checks, sensitivity)
+    page = render_report(result, predictions, comparisons, title, settings, checks, sensitivity, answers)
     with replacing(place, shared=True) as partial:
         partial.write_text(page, encoding="utf-8")
     return place
@@ -138,6 +140,7 @@ def render_report(
     settings: dict[str, Any] | None = None,
     checks: Sequence[Check] = (),
     sensitivity: bool = False,
+    answers: Sequence[Any] = (),
 ) -> str:
     """The page as text."""
     effects = effects_of(result)
@@ -148,7 +151,7 @@ def render_report(
         _section("answer", "The answer", _answer(result, effects, predictions, comparisons, asked)),
         *([_section("checks", CHECKED, checked(list(checks)))] if checks else []),
         _section("certainty", "How sure", certainty(result, effects)),
-        *_asked_for(result, sensitivity),
+        *_asked_for(result, sensitivity, answers),
         _section("cost", "What it cost", cost(result, asked)),
     ]
     head = element(
@@ -165,13 +168,18 @@ def render_report(
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _asked_for(result: Result, sensitivity: bool) -> list[Markup]:
+def _asked_for(result: Result, sensitivity: bool, answers: Sequence[Any]) -> list[Markup]:
     """Sections that appear when they are asked for."""
-    if not sensitivity:
-        return []
-    from tallbayes.views.report.asked.sensitivity import sensitive
+    found = []
+    if answers:
+        from tallbayes.views.report.asked.answers import answered
 
-    return [_section("priors", "Which priors matter", sensitive(result.sensitivity()))]
+        found.append(_section("asked", "Asked beside", answered(answers)))
+    if sensitivity:
+        from tallbayes.views.report.asked.sensitivity import sensitive
+
+        found.append(_section("priors", "Which priors matter", sensitive(result.sensitivity())))
+    return found
 
 
 def _answer(
