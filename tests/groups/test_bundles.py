@@ -62,7 +62,8 @@ def units_of(table: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("family", "size", "closed"), [("logistic", 1, False), ("poisson", 2, False), ("linear", 2, True)]
+    ("family", "size", "closed"),
+    [("logistic", 1, False), ("poisson", 2, False), pytest.param("linear", 2, True, marks=pytest.mark.slow)],
 )
 def test_bundles_have_the_log_posterior_of_their_groups(
     family: str, size: int, closed: bool, monkeypatch: pytest.MonkeyPatch
