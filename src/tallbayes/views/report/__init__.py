@@ -174,7 +174,7 @@ def _asked_for(result: Result, sensitivity: bool, answers: Sequence[Any]) -> lis
     if answers:
         from tallbayes.views.report.asked.answers import answered
 
-        found.append(_section("asked", "Asked beside", answered(answers)))
+        found.append(_section("asked", "More answers", answered(answers)))
     if sensitivity:
         from tallbayes.views.report.asked.sensitivity import sensitive
 

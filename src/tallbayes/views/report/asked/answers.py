@@ -36,7 +36,7 @@ def _tables(found: Any) -> list[Markup]:
 def _loo(found: Any) -> list[Markup]:
     facts, rows = loo_facts(found), loo_cells(found)
     caption = f"Leave-one-out: {found.status}. ± is Monte Carlo's error; that of another table is the sampling error."
-    columns = [_words("", [number for _, number, _ in facts]), _words("what it is", [words for *_, words in facts])]
+    columns = [_words("", [number for _, number, _ in facts]), _text("what it is", [words for *_, words in facts])]
     whole = table(caption, "", [name for name, *_ in facts], columns)
     heads = loo_heads(found)
     matter = [_words(head, [cells[place] for cells in rows]) for place, head in enumerate(heads) if place]
@@ -48,7 +48,7 @@ def _loo(found: Any) -> list[Markup]:
 def _evidence(found: Any) -> list[Markup]:
     facts = evidence_facts(found)
     notes = [element("p", note, class_="soft footnote") for note in found.notes]
-    columns = [_words("", [text for _, text in facts])]
+    columns = [_text("", [text for _, text in facts])]
     return [
         table("Log evidence, in nats, with its Monte Carlo error.", "", [name for name, _ in facts], columns),
         *notes,
@@ -76,3 +76,7 @@ def _averages(effects: Sequence[Any]) -> list[Markup]:
 
 def _words(head: str, texts: Sequence[str]) -> PageColumn:
     return column(head, [in_page(text) for text in texts])
+
+
+def _text(head: str, texts: Sequence[str]) -> PageColumn:
+    return PageColumn(head, [in_page(text) for text in texts], numeric=False)
