@@ -93,7 +93,7 @@ browser:
 COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/compiled JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2
 
 test: $(STAMP) browser
-	@$(COMPILED) XLA_FLAGS="$(QUICKLY) $$XLA_FLAGS" $(BIN)/python -m pytest -n 4 --dist worksteal --durations=8 -m "not slow"
+	@$(COMPILED) XLA_FLAGS="$(QUICKLY) $$XLA_FLAGS" $(BIN)/python -m pytest -n 4 --dist worksteal --durations=30 -m "not slow"
 
 test-all: $(STAMP) browser
 	@$(BIN)/python -m pytest -n 3 --dist worksteal --durations=8

@@ -58,6 +58,7 @@ def test_rows_are_mapped_and_not_copied(table: Stored) -> None:
     assert any(int(first, 16) <= pointer < int(last, 16) for first, last in ranges)
 
 
+@pytest.mark.slow
 def test_whole_numbers_are_responses_too(table: Stored, tmp_path: Path) -> None:
     counted = write(tmp_path / "counted.table", {**ROWS, "y": ROWS["y"].astype(int)})
     assert [field.dtype for field in counted.fields if field.name == "y"] == ["int32"]

@@ -192,6 +192,7 @@ class OwnMerging(tb.Exponential):
         return (first + second) * first.dtype.type(np.sqrt(0.5))
 
 
+@pytest.mark.slow
 def test_noise_that_is_not_shared_is_not_integrated_out() -> None:
     data = gaussian_rows(200, 2, 0.7, seed=3)
     method = tb.Anchored(dynamics=OwnMerging())

@@ -197,6 +197,7 @@ def test_a_fit_with_dates_predicts_compares_and_comes_back(tmp_path: Path) -> No
     assert difference == pytest.approx(-result["mean"].value["weekday(sold)[T.Fri]"], abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dict", "Parquet", "on disk"])
 def test_predictions_can_keep_dates_and_times(kind: str, tmp_path: Path) -> None:
     """As they were given, beside the numbers of their rows, and into a file too."""

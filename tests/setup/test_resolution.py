@@ -27,6 +27,7 @@ def lifted(by: float):
     return lambda theta: 1 + by * theta[0]
 
 
+@pytest.mark.slow
 def test_a_quantity_is_resolved_beside_its_own_size() -> None:
     """1 + 1e-9 theta was 1 with a standard error of 0, 4.75 tolerances off."""
     quantities = {"lifted": lifted(1e-9), "theta": lambda theta: theta[0]}
