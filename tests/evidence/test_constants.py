@@ -13,12 +13,13 @@ from scipy.special import expit, ndtr, softmax
 import tallbayes as tb
 from tallbayes.errors import InputError
 from tallbayes.evidence import constants
-from tallbayes.evidence.constants import log_constant, of_priors, of_rows, require_proper
+from tallbayes.evidence.constants import log_constant, of_priors, require_proper
 from tallbayes.model import densities
 from tallbayes.model.groups.mixed import powers_of, with_effects
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.model import bind
 from tallbayes.model.noise import Noise
+from tallbayes.model.normalisers import log_normaliser
 from tallbayes.model.weights import weigh
 from tallbayes.rows.table import make_table
 
@@ -65,14 +66,14 @@ HAS_EXTRA = ("linear, unknown", "student_t, unknown", "negative_binomial")
 def test_a_density_and_its_constant_are_the_whole(name: str) -> None:
     density, noise, y, whole = WHOLE[name]
     eta = np.stack([ETA, np.full(7, LOG_EXTRA)]) if name in HAS_EXTRA else ETA
-    assert np.allclose(density(eta, {"y": y}) + of_rows(noise, y), whole, atol=1e-10)
+    assert np.allclose(density(eta, {"y": y}) + log_normaliser(noise, {"y": y}), whole, atol=1e-10)
 
 
 def test_classes_need_no_constant() -> None:
     y = np.array([0.0, 2, 1])
     heads = np.array([[0.3, -1.0, 0.2], [0.1, 0.4, 2.0]])
     whole = np.log(softmax(np.vstack([np.zeros(3), heads]), axis=0)[y.astype(int), np.arange(3)])
-    assert np.allclose(densities.multinomial(heads, {"y": y}) + of_rows(Noise("multinomial"), y), whole)
+    assert np.allclose(densities.multinomial(heads, {"y": y}) + log_normaliser(Noise("multinomial"), {"y": y}), whole)
 
 
 def test_control_a_row_without_its_constant_is_seen() -> None:
@@ -124,11 +125,11 @@ def bound(model: tb.Model, rows: dict[str, np.ndarray], units: Any = None) -> An
 def test_weights_and_the_scale_of_the_response_count() -> None:
     x, y, w = np.ones((7, 1)), COUNTS, np.array([1.0, 2, 1, 0, 1, 1.5, 1])
     target, table, _ = bound(*weigh(tb.families.poisson(), {"x": x, "y": y}, w))
-    rows = w @ of_rows(Noise("poisson"), y)
+    rows = w @ log_normaliser(Noise("poisson"), {"y": y})
     assert np.isclose(log_constant(target, table), rows - constants.LOG_TWO_PI / 2)
     model, units = tb.families.linear(noise_scale=0.5), {"response_scale": np.array(4.0)}
     target, table, _ = bound(model, {"x": x, "y": REAL}, units)
-    rows = np.sum(of_rows(Noise("linear", 0.5), REAL)) - 7 * np.log(4.0)
+    rows = np.sum(log_normaliser(Noise("linear", 0.5), {"y": REAL})) - 7 * np.log(4.0)
     assert np.isclose(log_constant(target, table), rows - constants.LOG_TWO_PI / 2)
 
 

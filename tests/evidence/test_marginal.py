@@ -82,9 +82,9 @@ def test_intervals_cover_the_quadrature() -> None:
 
 @pytest.mark.parametrize("dropped", ["rows", "prior", "scale"])
 def test_control_a_wrong_constant_is_seen(dropped: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = {"rows": "of_rows", "prior": "of_priors", "scale": "_has_scale"}[dropped]
+    whole = {"rows": "log_normaliser", "prior": "of_priors", "scale": "_has_scale"}[dropped]
     none: dict[str, Any] = {
-        "rows": lambda noise, y: np.zeros(len(y)),
+        "rows": lambda noise, rows: np.zeros(len(rows["y"])),
         "prior": lambda parts, shapes: 0.0,
         "scale": lambda table: False,
     }

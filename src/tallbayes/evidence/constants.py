@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import betaln, gammaln
+from scipy.special import betaln
 
 from tallbayes.anchor.ascent import named
 from tallbayes.errors import InputError, explain
@@ -27,7 +27,7 @@ from tallbayes.groups.units import rows_that_count
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.mixed import powers_of
 from tallbayes.model.model import FamilyParts, Target
-from tallbayes.model.noise import Noise
+from tallbayes.model.normalisers import log_normaliser
 from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
@@ -87,7 +87,7 @@ def log_constant(target: Target, table: Table) -> float:
     for y, w in _responses(table):
         weight += float(w.sum())
         if y is not None:
-            total += float(w @ of_rows(target.noise, y))
+            total += float(w @ log_normaliser(target.noise, {"y": y}))
     if closed:
         # The closed form counts the noise's scale itself, and may have no rows left.
         total = -weight * LOG_TWO_PI / 2
@@ -96,21 +96,6 @@ def log_constant(target: Target, table: Table) -> float:
         groups = np.count_nonzero(np.asarray(table.rows["group"])[: table.num_rows] >= 0)
         total -= groups * target.integrated.size * LOG_TWO_PI / 2
     return total - weight * float(np.log(scale))
-
-
-def of_rows(noise: Noise, y: Floats) -> Floats:
-    """c(y) of a family."""
-    known = 0.0 if noise.scale is None else float(np.log(noise.scale))
-    match noise.family:
-        case "linear":
-            return np.full(len(y), -LOG_TWO_PI / 2 - known)
-        case "student_t":
-            nu = float(noise.freedom or 0.0)
-            constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * np.pi) / 2
-            return np.full(len(y), float(constant) - known)
-        case "poisson" | "negative_binomial":
-            return -np.asarray(gammaln(y + 1))
-    return np.zeros(len(y))
 
 
 def of_priors(parts: FamilyParts, shapes: dict[str, tuple[int, ...]]) -> float:
