@@ -48,6 +48,7 @@ UNSEEN = 0.002
 # Of all units and points together.
 MOST_DENSITIES = 2**27
 PAIRS = 16
+FEWEST_PAIRS = 64
 PILOT_UNITS = 64
 CONTRAST_PAIRS = 256
 MOMENTS = 4
@@ -152,12 +153,21 @@ def _predictor(posterior: Posterior, response: OwnResponse, units: Any) -> Predi
     if is_weighted:
         return every
     some = np.unique(np.linspace(0, count - 1, min(count, PILOT_UNITS)).astype(int))
-    pilot = every.all(jax.tree.map(lambda leaf: np.asarray(leaf)[some], units))
-    size = pilot.mean.shape[1] // MOMENTS
-    own = np.sqrt(np.maximum(pilot.mean[:, size : 2 * size] + pilot.sd[:, :size] ** 2, np.finfo(float).tiny))
-    enough = float(np.quantile((pilot.standard_error[:, :size] / (ACCURACY * own)) ** 2, 0.9))
+    enough = _share_needed(every.all(jax.tree.map(lambda leaf: np.asarray(leaf)[some], units)))
     need = [int(np.clip(np.ceil(enough * each.shape[1]), FEWEST_PATHS, each.shape[1])) for each in levels]
-    return replace(every, levels=tuple(each[:, :n] for each, n in zip(levels, need, strict=True)))
+    fewer = int(np.clip(np.ceil(enough * pairs), min(FEWEST_PAIRS, pairs), pairs))
+    return replace(every, levels=tuple(each[:, :n] for each, n in zip(levels, need, strict=True)), pairs=fewer)
+
+
+def _share_needed(pilot: Prediction) -> float:
+    """Of the paths and pairs of a pilot, which bring the errors of nearly all means and sds down to `ACCURACY` of the
+    effect's own sd."""
+    size = pilot.mean.shape[1] // MOMENTS
+    between, variance_error = pilot.sd[:, :size], pilot.standard_error[:, size : 2 * size]
+    own = np.maximum(pilot.mean[:, size : 2 * size] + between**2, np.finfo(float).tiny)
+    of_sd = (variance_error + 2 * between * pilot.sd_standard_error[:, :size]) / (2 * own)
+    largest = np.maximum(pilot.standard_error[:, :size] / np.sqrt(own), of_sd)
+    return float(np.quantile((largest / ACCURACY) ** 2, 0.9))
 
 
 def _off_by_nodes(target: Target, moments: Function, mode: Floats, units: Any) -> Floats:
