@@ -6,6 +6,38 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
+NOTEBOOK_TAGS = "div table thead tbody tr th td span b br details summary ul li code"
+
+
+class Cells(HTMLParser):
+    """What a notebook shows: cells of all tables, row by row; every tag must close, and nothing may run or paint."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+        assert "background" not in text
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in NOTEBOOK_TAGS.split()
+        assert {name for name, _ in attrs} <= {"style", "class"}
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("th", "td"):
+            self.rows[-1].append("")
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "tr" in self.open:
+            self.rows[-1][-1] += data
+
 
 class Reader(HTMLParser):
     """The elements of a page in order, with attributes and text; complains of what is not closed."""

@@ -42,7 +42,7 @@ def by_class(result: tb.Result) -> tb.Result:
 def test_importing_imports_no_optional_package_and_no_jax() -> None:
     packages = "('jax', 'pandas', 'xarray', 'arviz', 'matplotlib')"
     program = (
-        "import sys, tallbayes.results.export, tallbayes.views.plots, tallbayes.views.notebook\n"
+        "import sys, tallbayes.results.export, tallbayes.views.plots, tallbayes.views.notebook.tables\n"
         f"assert not [each for each in {packages} if each in sys.modules]"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

@@ -155,6 +155,7 @@ CHUNKS: dict[str, tuple[Any, str]] = {
     "no rows": ({"x": np.zeros(0)}, "at least one row"),
     "an array": ([np.ones(3)], "a dict of arrays; got a ndarray"),
     "an empty dict": ({}, "a dict of arrays"),
+    "a number": (5, "a dict of arrays, or several; got int"),
 }
 
 
@@ -165,6 +166,11 @@ def test_rows_that_cannot_be_written_are_refused_and_leave_nothing(name: str, sh
     with pytest.raises(DataError, match=message):
         tb.write_table(tmp_path / "out", chunks, shuffled=shuffled)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_path_comes_first(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="the path comes first"):
+        tb.write_table({"x": np.ones(3)}, tmp_path / "out")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shuffled", [False, True])

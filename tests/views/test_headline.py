@@ -18,7 +18,7 @@ from tallbayes.results.result import Result
 from tallbayes.views.advice import RUN, UNTRUSTED
 from tallbayes.views.document import to_json
 from tallbayes.views.headline import headline
-from tallbayes.views.notebook import html
+from tallbayes.views.notebook.tables import html
 from tallbayes.views.report import MEANINGS, render_report
 from tallbayes.views.summary import brief
 

@@ -13,7 +13,7 @@ from reports import made
 from tallbayes.results.coefficients import Number
 from tallbayes.results.comparisons import Comparison
 from tallbayes.results.result import Result
-from tallbayes.views.notebook import html
+from tallbayes.views.notebook.tables import html
 from tallbayes.views.numbers import alone, figures
 from tallbayes.views.report import render_report
 

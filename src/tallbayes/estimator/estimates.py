@@ -80,6 +80,11 @@ class Estimate:
             return f"<tallbayes.Estimate {self.name!r}: {len(self.flat_value):,} numbers, {met}>"
         return f"<tallbayes.Estimate {self.name!r}: {len(self.flat_value):,} numbers>"
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
     @property
     def value(self) -> Any:
         return self.structure.build(self.flat_value)

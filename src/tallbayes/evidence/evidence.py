@@ -70,6 +70,11 @@ class Evidence:
 
         return evidence_text(self)
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 def _known(number: float | int) -> float | int | None:
     return number if np.isfinite(number) else None

@@ -90,6 +90,11 @@ class Model:
     groups: Groups | None = None
     notes: tuple[str, ...] = ()
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 @dataclass(frozen=True)
 class Integrated:

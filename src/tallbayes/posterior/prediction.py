@@ -232,6 +232,11 @@ class Prediction:
         more = f"\n... and {len(self) - shown:,} more rows" if len(self) > shown else ""
         return laid_out(ROW, predictions(self, shown)) + more + "".join(f"\n{each}" for each in self.remarks)
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 def _concatenated(parts: list[Any]) -> Any:
     """Arrays of NumPy, or chunks of Arrow's."""

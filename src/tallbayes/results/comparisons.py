@@ -72,6 +72,11 @@ class Comparison:
         lines.append(f"P({self.a} > {self.b}) = {with_error(*self.probability)}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 def ratios(result: Result, probability: float = 0.95) -> tuple[Ratio, ...]:
     """exp of every coefficient of this family that is a ratio by itself: no piece of a polynomial, say."""

@@ -384,7 +384,7 @@ class Result:
         return in_a_line(self)
 
     def _repr_html_(self) -> str:
-        from tallbayes.views.notebook import html
+        from tallbayes.views.notebook.tables import html
 
         return html(self)
 

@@ -101,6 +101,11 @@ class Stored:
     def __len__(self) -> int:
         return self.num_rows
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
     @property
     def capacity(self) -> int:
         return capacity_for(self.num_rows, self.least)

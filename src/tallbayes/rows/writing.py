@@ -45,6 +45,12 @@ def write_table(
         table = tb.write_table("rows.table", {"x": X, "y": y})
         result = tb.estimate(tb.families.logistic(), table, tolerance=0.01)
     """
+    if not isinstance(path, str | os.PathLike):
+        hint = 'tb.write_table("rows.table", {"x": X, "y": y}): the path comes first'
+        raise TableError(explain("a path to write the table to", type(path).__name__, hint))
+    if not isinstance(chunks, Iterable):
+        hint = '{"x": X, "y": y}, or a generator of such dicts'
+        raise DataError(explain("a dict of arrays, or several", type(chunks).__name__, hint))
     parts = iter([chunks]) if isinstance(chunks, Mapping) else iter(chunks)
     with unfinished_table(path, overwrite) as work:
         if work.read("dealt") is not None and not overwrite:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallbayes.results.averages.answers import AverageEffect
-from tallbayes.views.notebook import grid_html
+from tallbayes.views.notebook.tables import grid_html
 from tallbayes.views.tables import Cell, Grid, count
 from tallbayes.views.text import listed, paired
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tallbayes.progress import shorten
 from tallbayes.results.powers.sensitivity import LIKELIHOOD, MEANINGS, PRIOR, Sensitivity
-from tallbayes.views.notebook import grid_html
+from tallbayes.views.notebook.tables import grid_html
 from tallbayes.views.numbers import with_error
 from tallbayes.views.tables import Cell, Grid, with_errors
 from tallbayes.views.text import listed, paired

@@ -117,6 +117,11 @@ class Check:
         ]
         return table(head, rows)
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 def checks(
     result: Result, statistics: Sequence[Asked] | None = None, rows: Any = None, draws: int = 200, seed: int = 0

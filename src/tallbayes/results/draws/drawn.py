@@ -58,6 +58,11 @@ class PosteriorDraws:
         size, law = f"{count:,} of {numbers:,} numbers", f"law within {self.bias:.2g} sd"
         return f"<tallbayes.PosteriorDraws: {size}, {self.how}; {each}{law}>"
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
     @property
     def labels(self) -> list[str]:
         """The names of the numbers."""

@@ -46,6 +46,11 @@ class GroupContrast:
     upper: Number
     probability: Number
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 def is_group(result: Result, column: str) -> bool:
     """Whether a column is that of the groups whose effects were integrated out."""

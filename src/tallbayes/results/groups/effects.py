@@ -138,6 +138,11 @@ class Effects:
 
         return effects_text(self)
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 @dataclass(eq=False)
 class EffectSource:

@@ -84,6 +84,11 @@ class VariancePartition:
 
         return partition_text(self)
 
+    def _repr_html_(self) -> str:
+        from tallbayes.views.notebook.displays import shown
+
+        return shown(self)
+
 
 def variance_partition(result: Result) -> VariancePartition:
     """Of the result's factors; found once, and kept with it."""
