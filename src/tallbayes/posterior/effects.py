@@ -112,6 +112,8 @@ def numbers_of(found: Prediction, off: Floats, left: float, probability: float) 
         sd_error = np.where(sd > 0, spread_error / (2 * sd), 0.0) + left * sd
         skew = np.where(sd > 0, third / sd**3, 0.0)
         excess = np.where(sd > 0, (fourth + 6 * variance * between**2 + 3 * between**4) / sd**4 - 3, 0.0)
+        # Of what is not skew the median is the mean, however little is known of its spread.
+        bent = np.where(skew == 0, 0.0, np.abs(skew) / 6 * (np.maximum(skew**2, np.abs(excess)) * sd + sd_error))
     lower, upper, rest = _ends(probability, skew, excess)
     return EffectNumbers(
         mean=mean,
@@ -124,7 +126,7 @@ def numbers_of(found: Prediction, off: Floats, left: float, probability: float) 
         within=np.sqrt(np.maximum(variance, 0.0)),
         between=between,
         median=mean - skew / 6 * sd,
-        median_error=mean_error + np.abs(skew) / 6 * (np.maximum(skew**2, np.abs(excess)) * sd + sd_error),
+        median_error=mean_error + bent,
     )
 
 
