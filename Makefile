@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
+DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
+.PHONY: help demo demo-planes test test-all check docs format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
 	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed mixed-peers browser reproduce reproduce-quick clean
 
@@ -17,6 +18,7 @@ help:
 	@echo "make test-all run the slow ones too: more paths, more programs, longer runs"
 	@echo "make browser look for Chromium, which the page tests need, and install it where that is allowed"
 	@echo "make check  format, lint and types"
+	@echo "make docs   the documentation site, into build/site"
 	@echo "make format rewrite files in the project's format"
 	@echo "make bench       every peer on every posterior, one after the other (resumable, under 90 minutes)"
 	@echo "make bench-quick the same on four posteriors (under 10 minutes)"
@@ -72,6 +74,10 @@ $(BENCH_STAMP): $(STAMP)
 	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dask,data,demo,dev,export,numpyro,plot,sklearn]'
 	@touch $@
 
+$(DOCS_STAMP): $(STAMP)
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
@@ -102,6 +108,10 @@ check: $(STAMP)
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+
+docs: $(DOCS_STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html; to search it: $(BIN)/python -m http.server --directory build/site"
 
 format: $(STAMP)
 	@$(BIN)/ruff format --quiet .

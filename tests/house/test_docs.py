@@ -19,7 +19,7 @@ from documents import NUMBER, ROOT, blocks_of, run_blocks
 import tallbayes as tb
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [f"docs/{name}.md" for name in ("getting-started", "reading-the-answer", "how-it-works", "scale")]
+GUIDES = [f"docs/{name}.md" for name in ("index", "getting-started", "reading-the-answer", "how-it-works", "scale")]
 LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not", "workflow")]
 
 
