@@ -15,6 +15,7 @@ from tallbayes.groups.nodes import find_nodes, with_nodes
 from tallbayes.groups.placing import gather
 from tallbayes.groups.units import RowsInMemory, make_grouping
 from tallbayes.model.groups.integral import new_unit
+from tallbayes.model.groups.linear import Conditional, _log_integral
 from tallbayes.model.groups.matrices import cholesky, solve_lower, solve_upper
 from tallbayes.model.groups.mixed import with_effects
 from tallbayes.model.groups.terms import EffectTerm, root_of
@@ -187,3 +188,15 @@ def test_small_matrices_are_those_of_lapack(size: int) -> None:
         np.testing.assert_allclose(found, np.linalg.cholesky(matrix), atol=1e-12)
         np.testing.assert_allclose(solve_lower(found, columns), np.linalg.solve(found, columns), atol=1e-12)
         np.testing.assert_allclose(solve_upper(found, columns), np.linalg.solve(found.T, columns), atol=1e-12)
+
+
+def test_a_linear_group_far_out_is_no_place_to_climb_to() -> None:
+    """e^2 / sigma^2 and what its effect takes of it are equal to sixteen digits there: their difference is noise."""
+    square, spread = 2.0, 1e36
+    for sigma in np.geomspace(1e-44, 1e-30, 40):
+        with jax.enable_x64(True):
+            root = jnp.sqrt(1 + jnp.asarray([[spread**2]]) / sigma**2)
+            pull = jnp.asarray([spread * square**0.5 / sigma**2])
+            found = float(_log_integral(Conditional(root, pull, square, sigma, 1.0)))
+        exact = -0.5 * square / (sigma**2 + spread**2) - np.log(np.hypot(sigma, spread))
+        assert found <= exact + 1e-6

@@ -40,8 +40,10 @@ def climb(
     propose: Propose | None = None,
     max_iterations: int = MAX_ITERATIONS,
     foresee: Foresee | None = None,
+    near: float = 0.0,
 ) -> Expansion:
-    """Newton from `first` to within `close` posterior sds of a mode.
+    """Newton from `first` to within `close` posterior sds of a mode; to within `near`, where no step leads on from
+    there, as it may be where a gradient is not quite that of the value.
 
     `propose(here, decrement)` may name a point to try before Newton's own; it is taken if it rises enough.
     `foresee(here, step)` may name the end, where it is known: then the rest of the way is not gone.
@@ -58,7 +60,15 @@ def climb(
         if foresee is not None and (end := foresee(here, step)) is not None:
             return end
         proposal = propose(here, decrement) if propose is not None else None
-        here = search_line(evaluate, here, step, decrement, proposal)
+        try:
+            here = search_line(evaluate, here, step, decrement, proposal)
+        except NoConvergenceError:
+            if decrement >= near:
+                raise
+            break
+    if decrement < near:
+        _require_full_rank(here)
+        return here
     raise NoConvergenceError(
         explain(
             f"Newton to reach the mode in {max_iterations} iterations",

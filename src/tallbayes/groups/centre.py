@@ -32,6 +32,8 @@ SAMPLE_ROWS = 2**14
 UNITS_PER_PARAMETER = 16
 # In posterior sds of the sample, and of all groups: there the nodes need only be near.
 CLOSE_FOR_SAMPLE, CLOSE = 0.1, 0.02
+# Few nodes are moved with the point, which their gradient does not see: so near to the mode it may not lead up.
+NEAR = 0.5
 WIDE, MORE_CLIMBS = 3.0, 3
 MOST_STEPS = 40
 
@@ -96,7 +98,7 @@ def _climb(following: Following, start: Floats, close: float, count: int | None)
     if "root" in following.table.rows and not first.is_finite:
         require_nodes(find_nodes(following.target, following.table, start, count))
     require_finite(first, "at the start values")
-    return climb(evaluate, first, close, following.table.num_rows, max_iterations=MOST_STEPS)
+    return climb(evaluate, first, close, following.table.num_rows, max_iterations=MOST_STEPS, near=NEAR)
 
 
 def _sample(target: Target, table: Table) -> int | None:

@@ -45,7 +45,9 @@ def _log_integral(given: Conditional) -> Any:
     root, pull, square, sigma, count = given
     inner = solve_lower(root, pull)
     size = jnp.sum(jnp.log(jnp.diagonal(root)))
-    return -count * jnp.log(sigma) - square / (2 * sigma**2) + inner @ inner / 2 - size
+    exponent = inner @ inner / 2 - square / (2 * sigma**2)
+    # What is cancelled far out may leave a sum above 0, which would draw a climb there.
+    return -count * jnp.log(sigma) + jnp.where(exponent > 0, jnp.zeros_like(exponent), exponent) - size
 
 
 def _inside(rows: Any, unit: Any) -> Any:
