@@ -55,7 +55,12 @@ _HOMES = {
     "rank": "leave_one_out.ranking",
     "write_table": "rows.writing",
 }
-_MODULES = {"baselines": "baselines", "constraints": "model.constraints", "families": "model.families"}
+_MODULES = {
+    "baselines": "baselines",
+    "constraints": "model.constraints",
+    "families": "model.families",
+    "priors": "model.priors.named",
+}
 
 __all__ = [
     "Anchored",
@@ -104,6 +109,7 @@ __all__ = [
     "load",
     "merge_ledgers",
     "open_table",
+    "priors",
     "rank",
     "write_table",
 ]
@@ -128,6 +134,7 @@ if TYPE_CHECKING:
     from tallbayes.model import constraints, families
     from tallbayes.model.groups.integral import Groups
     from tallbayes.model.model import Model
+    from tallbayes.model.priors import named as priors
     from tallbayes.programs.disk_cache import cache_programs
     from tallbayes.progress import Progress
     from tallbayes.records.ledger import merge_ledgers

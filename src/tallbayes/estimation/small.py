@@ -42,6 +42,7 @@ from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
 
 MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**17, 256, 2**22
 SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
+HEAVY = "weights: a prior with heavy tails, where rows hardly say anything: whether its moments end is to be looked at"
 # Rows times draws: one to two seconds, where a compiler takes three.
 MOST_ROWS_READ = 2e8
 
@@ -151,6 +152,8 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         return HandedOver("weights: no Gaussian that is one was found")
     if isinstance(found, HandedOver):
         return found
+    if regression.stated is not None and regression.stated.heavy(found.sd):
+        return HandedOver(HEAVY)
     reading, matrix = _reading(model, rows, width)
     proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)
     source = SmallTable(regression, found, reading, proposal, matrix)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from tallbayes.model.groups.reads import Reads
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
+from tallbayes.model.priors.assigned import Priors
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.programs.later import jax, jnp
@@ -30,12 +32,19 @@ from tallbayes.structure import Structure
 
 
 class FamilyParts(NamedTuple):
-    """What a family's model is made of: l(eta, row), the scales of its Gaussian priors by name, in the order of theta,
-    those of "coefficients" first, and the terms of its effects by group."""
+    """What a family's model is made of: l(eta, row), the scales of its priors by name, in the order of theta, those of
+    "coefficients" first, and the terms of its effects by group. Priors are Gaussian, unless they were stated."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
     terms: tuple[EffectTerm, ...] = ()
+    priors: Priors | None = None
+
+    @property
+    def moments(self) -> float:
+        """The order up to which all priors have any."""
+        own = [prior.moments for term in self.terms for prior in term.laws]
+        return min([inf if self.priors is None else self.priors.moments, *own])
 
 
 @dataclass(frozen=True, eq=False)
