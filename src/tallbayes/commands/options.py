@@ -76,6 +76,13 @@ MODEL = (
     number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
     number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),
     number("--group-scale", "scales of group effects ~ half-normal(S); default 1", "S", default=1.0),
+    option(
+        "--prior",
+        'of a column, a term, Intercept, noise_scale, "sd(carrier)", in their own units; repeatable: '
+        '"hour=normal(0.1,0.5)"',
+        "NAME=PRIOR",
+        action="append",
+    ),
     flag("--raw", "state priors for columns as they are, not standardised"),
     choice("--standardise", "columns of numbers, the default, or levels of categories too", "numbers", "all"),
     choice("--missing", "rows with missing values; default error", "error", "drop"),

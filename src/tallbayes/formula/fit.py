@@ -25,7 +25,7 @@ from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups
 from tallbayes.formula.priors.stated import StatedPriors, family_priors, read_priors
-from tallbayes.formula.priors.words import prior_note
+from tallbayes.formula.priors.words import design_notes, prior_note
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Extra, Family
@@ -129,7 +129,7 @@ def fit(
         except PosteriorError as error:
             raise _by_column(error, design.names) from error
     said = prior_note(design, scales, intercept_scale, group_scale, rule, stated)
-    notes = (*_family_notes(family), said, *design.notes)
+    notes = (*_family_notes(family), said, *design_notes(design, stated))
     column = None if offset is None else offset if isinstance(offset, str) else ""
     kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
     return _described(notes, replace(design.encoding, offset=column).to_plain(), kept, result)
@@ -207,10 +207,7 @@ def make_model(
 def _with_words(model: Model, stated: StatedPriors) -> Model:
     """Its priors known by the names of columns, in the table's units."""
     assert model.parts is not None
-    known = model.parts.priors
-    if known is None:
-        return model
-    return replace(model, parts=model.parts._replace(priors=replace(known, words=stated.words)))
+    return replace(model, parts=model.parts._replace(words=stated.words))
 
 
 def unknown_extra(family: Family, chosen: Mapping[str, Any]) -> Extra | None:

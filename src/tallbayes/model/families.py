@@ -25,7 +25,7 @@ from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import FamilyParts, Model
 from tallbayes.model.noise import Noise
-from tallbayes.model.priors.assigned import assign, log_density
+from tallbayes.model.priors.assigned import Priors, assign, log_density
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
 from tallbayes.programs.later import jax, jnp
 
@@ -155,14 +155,17 @@ def _model(
         scales["intercept"] = _require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
     if extra is not None:
         scales[extra] = extra_scale
-    stated = None
+    stated: Priors | None = None
+    words: tuple[tuple[str, str], ...] = ()
     if priors:
-        stated, scales = assign(priors, scales)
-    gaussian = partial(_gaussian_prior, scales if len(scales) > 1 else scale)
+        stated, scales, words = assign(priors, scales)
+        prior = partial(log_density, stated.leaves)
+    else:
+        prior = partial(_gaussian_prior, scales if len(scales) > 1 else scale)
     check_response = CHECKS[family.response] if num_classes is None else check_class(num_classes)
     check_rows = check_multinomial if family.by_class else check_regression
     return Model(
-        log_prior=gaussian if stated is None else partial(log_density, stated.leaves),
+        log_prior=prior,
         log_likelihood=partial(_predictor_likelihood, density, extra, layout=layout),
         initial=partial(_start, heads if family.by_class else None, tuple(scales), layout=layout),
         predictor=density,
@@ -172,7 +175,7 @@ def _model(
         constraints=None if extra is None else {extra: positive},
         family=name,
         noise=noise or Noise(name),
-        parts=FamilyParts(density, scales, priors=stated),
+        parts=FamilyParts(density, scales, priors=stated, log_prior=prior, words=words),
     )
 
 

@@ -33,12 +33,16 @@ from tallbayes.structure import Structure
 
 class FamilyParts(NamedTuple):
     """What a family's model is made of: l(eta, row), the scales of its priors by name, in the order of theta, those of
-    "coefficients" first, and the terms of its effects by group. Priors are Gaussian, unless they were stated."""
+    "coefficients" first, and the terms of its effects by group. Priors are Gaussian, unless they were stated. They are
+    those of `log_prior`: of a model with another one in its place they say nothing. `words` are what was stated, as
+    pairs of a reported name and a text."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
     terms: tuple[EffectTerm, ...] = ()
     priors: Priors | None = None
+    log_prior: Callable[[Any], Any] | None = None
+    words: tuple[tuple[str, str], ...] = ()
 
     @property
     def moments(self) -> float:
@@ -98,6 +102,11 @@ class Model:
     parts: FamilyParts | None = None
     groups: Groups | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_as_made(self) -> bool:
+        """Whether it is a family's with the prior that it was made with."""
+        return self.parts is not None and self.parts.log_prior is self.log_prior
 
 
 @dataclass(frozen=True)
@@ -228,7 +237,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         flat_report=None if model.flat_report is None else identify(model.flat_report, space.theta(start), model.units),
         noise=model.noise,
         integrated=None if integral is None else _integrated(integral, space, start, row),
-        parts=model.parts,
+        parts=model.parts if model.is_as_made else None,
     )
     return target, start
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, isfinite, log
 from typing import Any
 
@@ -136,11 +136,6 @@ def _one(prior: Prior | Lkj) -> Prior:
     return prior
 
 
-def _within(prior: Prior, shift: float, unit: float) -> Prior:
-    """Of theta, where what is reported is shift + unit theta."""
-    return replace(prior, standardised=False) if prior.standardised else prior.moved(shift, unit)
-
-
 def family_priors(
     stated: StatedPriors, design: Design, scales: Any, intercept_scale: float, extra: Extra | None
 ) -> dict[str, Any]:
@@ -152,17 +147,17 @@ def family_priors(
     if by_column:
         widths = np.broadcast_to(np.asarray(scales, np.float64), len(design.names))
         found["coefficients"] = [
-            _within(by_column[j], 0.0, unit / encoding.scales[j]) if j in by_column else _normal(widths[j])
+            by_column[j].within(0.0, unit / encoding.scales[j]) if j in by_column else _normal(widths[j])
             for j in range(len(design.names))
         ]
     intercept = stated.one(INTERCEPT)
     if intercept is not None:
-        own = _within(intercept, encoding.response_mean, unit)
+        own = intercept.within(encoding.response_mean, unit)
         # An intercept by itself is the coefficient of a column of ones.
         found |= {"intercept": own} if design.names else {"coefficients": own}
     beside = None if extra is None else stated.one(extra.name)
     if extra is not None and beside is not None:
-        found[extra.name] = _within(beside, 0.0, unit if extra.has_units else 1.0)
+        found[extra.name] = beside.within(0.0, unit if extra.has_units else 1.0)
     return found
 
 
@@ -180,7 +175,7 @@ def effect_term(stated: StatedPriors, group: GroupDesign, scale: float, levels: 
     if any(own):
         units = response / group.scale
         laws = tuple(
-            half_normal(scale) if each is None else _within(each, 0.0, float(unit))
+            half_normal(scale) if each is None else each.within(0.0, float(unit))
             for each, unit in zip(own, units, strict=True)
         )
         spreads = [each.spread for each in laws if isfinite(each.spread)]

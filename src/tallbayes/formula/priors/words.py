@@ -14,6 +14,8 @@ from tallbayes.formula.priors.stated import StatedPriors
 from tallbayes.model.priors.named import Lkj
 from tallbayes.model.priors.prior import Prior
 
+ALL_PRIORS = "the scales of all priors"
+
 
 def prior_note(
     design: Design, scales: Any, intercept_scale: float, group_scale: Any, rule: str, stated: StatedPriors
@@ -41,6 +43,12 @@ def prior_note(
         ", and so are the priors of single names" if stated and not all(map(_in_sds, stated.by_name.values())) else ""
     )
     return f"prior: {', '.join(parts)}; results are for the table's own columns{both}"
+
+
+def design_notes(design: Design, stated: StatedPriors) -> tuple[str, ...]:
+    """What was decided on the way to the design; priors of single names are in other units than all others."""
+    but = f"{ALL_PRIORS} that are not stated" if stated else ALL_PRIORS
+    return tuple(note.replace(ALL_PRIORS, but) for note in design.notes)
 
 
 def _in_sds(prior: Prior | Lkj) -> bool:

@@ -69,16 +69,17 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             constraints[f"correlations{place}"] = correlation
         if place:
             constraints[f"effects{place}"] = Stretched(term, place)
+    prior = partial(_prior, parts.scales if parts.priors is None else parts.priors.leaves, terms)
     likelihood = partial(_likelihood, parts.density, extra, layout, terms)
     return replace(
         model,
-        log_prior=partial(_prior, parts.scales if parts.priors is None else parts.priors.leaves, terms),
+        log_prior=prior,
         log_likelihood=likelihood,
         initial=partial(_start, model.initial, terms),
         predictor=None,
         layout=Layout(),
         log_concave=False,
-        parts=parts._replace(terms=terms),
+        parts=parts._replace(terms=terms, log_prior=prior),
         check=partial(_check, model.check, terms),
         constraints=constraints,
         groups=Groups(

@@ -45,10 +45,9 @@ Leaves = Mapping[str, tuple[LawRun, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Priors:
-    """The priors of a model, by leaf of theta; `words` are what was stated, as pairs of a reported name and a text."""
+    """The priors of a model, by leaf of theta."""
 
     leaves: Leaves
-    words: tuple[tuple[str, str], ...] = ()
 
     @property
     def runs(self) -> list[LawRun]:
@@ -97,10 +96,10 @@ def runs_of(priors: Prior | Sequence[Prior]) -> tuple[LawRun, ...]:
 
 
 def assign(
-    given: Mapping[str, Any], scales: Mapping[str, Any], words: Sequence[tuple[str, str]] | None = None
-) -> tuple[Priors, dict[str, Any]]:
-    """The priors of the leaves that `scales` names, and their spreads; those that are not given are normal, or
-    half-normal, of these scales. `words` are those of the owner, where these are not the leaves themselves."""
+    given: Mapping[str, Any], scales: Mapping[str, Any]
+) -> tuple[Priors, dict[str, Any], tuple[tuple[str, str], ...]]:
+    """The priors of the leaves that `scales` names, about how wide they are, and in words what was stated; those that
+    are not given are normal, or half-normal, of these scales."""
     if not isinstance(given, Mapping):
         raise ModelError(explain("priors by name", repr(given), 'priors={"coefficients": tb.priors.normal(0, 1)}'))
     by_name = {ALIASES.get(name, name): each for name, each in given.items()}
@@ -120,7 +119,7 @@ def assign(
         leaves[name] = runs_of(own)
         spreads[name] = own.spread if isinstance(own, Prior) else np.array([each.spread for each in own])
         said += [(name, own.text)] if isinstance(own, Prior) else [(f"{name}[{k}]", e.text) for k, e in enumerate(own)]
-    return Priors(leaves, tuple(said if words is None else words)), spreads
+    return Priors(leaves), spreads, tuple(said)
 
 
 def _default(scale: Any, positive: bool) -> LawRun:
@@ -130,12 +129,16 @@ def _default(scale: Any, positive: bool) -> LawRun:
 
 def _own(given: Any, name: str, positive: bool) -> Prior | tuple[Prior, ...]:
     if isinstance(given, list | tuple) and not isinstance(given, Prior) and name == "coefficients":
-        return tuple(require_kind(as_prior(each, name), name, positive) for each in given)
-    return require_kind(as_prior(given, name), name, positive)
+        return tuple(require_kind(as_prior(each, name), name, positive, False) for each in given)
+    return require_kind(as_prior(given, name), name, positive, False)
 
 
-def require_kind(prior: Any, name: str, positive: bool) -> Prior:
-    """A prior of a positive number for one that is, and of any number for any other."""
+def require_kind(prior: Any, name: str, positive: bool, standardised: bool = True) -> Prior:
+    """A prior of a positive number for one that is, and of any number for any other; and one that is not stated for
+    standardised columns, where there are none."""
+    if isinstance(prior, Prior) and prior.standardised and standardised is False:
+        hint = "columns that are standardised before, or a formula, tb.fit"
+        raise ModelError(explain(f"a prior of {name!r} in the units of x", prior.text, hint))
     if not isinstance(prior, Prior):
         raise ModelError(explain(f"a prior of one number for {name!r}", str(prior), "lkj is of cor(group) alone"))
     if positive and not (prior.positive or prior.law == "flat"):

@@ -85,7 +85,8 @@ def laplace(
     Laplace's a few delta from the centre. Its maximum is sparse, and its posterior is not.
     """
     delta = _positive("rounded_within", rounded_within)
-    text = f"laplace({_number(centre)}, {_number(scale)}, rounded_within={_number(delta)}{_said(standardised)})"
+    own = "" if delta == ROUNDED_WITHIN else f", rounded_within={_number(delta)}"
+    text = f"laplace({_number(centre)}, {_number(scale)}{own}{_said(standardised)})"
     return Prior("laplace", _finite("centre", centre), _positive("scale", scale), (delta,), bool(standardised), text)
 
 

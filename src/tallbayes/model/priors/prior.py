@@ -59,6 +59,10 @@ class Prior:
         """Of theta, where this is of shift + unit theta."""
         return replace(self, centre=(self.centre - shift) / unit, scale=self.scale / unit)
 
+    def within(self, shift: float, unit: float) -> Prior:
+        """The same, but as it is where it was stated for theta itself, which is standardised."""
+        return replace(self, standardised=False) if self.standardised else self.moved(shift, unit)
+
     def log_density(self, value: Floats) -> Floats:
         """With its constant, in NumPy."""
         z = (np.asarray(value, np.float64) - self.centre) / self.scale
