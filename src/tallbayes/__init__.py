@@ -52,6 +52,7 @@ _HOMES = {
     "load": "results.result_file",
     "merge_ledgers": "records.ledger",
     "open_table": "rows.on_disk",
+    "prior_predictive": "formula.priors.predictive",
     "rank": "leave_one_out.ranking",
     "write_table": "rows.writing",
 }
@@ -109,6 +110,7 @@ __all__ = [
     "load",
     "merge_ledgers",
     "open_table",
+    "prior_predictive",
     "priors",
     "rank",
     "write_table",
@@ -126,6 +128,7 @@ if TYPE_CHECKING:
     from tallbayes.estimator.ladder import Ladder
     from tallbayes.evidence.evidence import Evidence
     from tallbayes.formula.fit import fit
+    from tallbayes.formula.priors.predictive import prior_predictive
     from tallbayes.leave_one_out.ranking import rank
     from tallbayes.methods.anchored import Anchored
     from tallbayes.methods.multilevel import Multilevel

@@ -110,6 +110,31 @@ INGEST = Command(
     interrupted="interrupted; the same command goes on from where it was",
     module="ingest",
 )
+PRIOR = Command(
+    "prior",
+    help="say what the priors believe before a fit",
+    usage="DATA --formula FORMULA [--family FAMILY] [--prior NAME=PRIOR] [options]",
+    description="Parameters drawn from their priors, and responses drawn at rows of the table: the share of positives, "
+    "quantiles, zeros, beside those of the response that is there. Nothing is fitted. Flat priors are refused.",
+    epilog='example:\n  tallbayes prior flights.parquet --formula "late ~ hour" --prior "hour=normal(0.1,0.05)"\n',
+    options={
+        "": (path("data", "a .csv, .tsv, .parquet or .arrow file; a table of ingest", "DATA"),),
+        "model": MODEL,
+        "draws": (
+            option("--draws", "how many; default 1000", "K", type=int, default=1000),
+            option(
+                "--rows",
+                "how many rows of the table, chosen by the seed; default 1000, 0 is all",
+                "N",
+                type=int,
+                default=1000,
+            ),
+            option("--seed", "default 0", "S", type=int, default=0),
+            flag("--csv", "the statistics of the response as CSV"),
+        ),
+    },
+    module="priors",
+)
 FIT = Command(
     "fit",
     help="fit a regression to a table, by a formula",
@@ -245,4 +270,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)
+COMMANDS = (INGEST, PRIOR, FIT, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)

@@ -90,12 +90,11 @@ def fit(
     >>> list(result["mean"].value)
     ['Intercept', 'hour']
     """
-    table = _one_table(data, table)
+    table = one_table(data, table)
     known, make = find_family(family)
     rule = read_rule(standardise)
     chosen = dict(family_options or {})
-    _require_known("family_options", chosen, make, OWN_OPTIONS)
-    _require_known("options", options, estimate, ("model", "data"))
+    require_options(chosen, options, make)
     accuracy: dict[str, Any] = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
     kind, size = check_tolerances(accuracy)
     budget = budget_within(None, None, options.get("max_seconds"))
@@ -135,7 +134,7 @@ def fit(
     return _described(notes, replace(design.encoding, offset=column).to_plain(), kept, result)
 
 
-def _one_table(data: Any, table: Any) -> Any:
+def one_table(data: Any, table: Any) -> Any:
     if (data is None) == (table is None):
         got = "neither" if data is None else "both"
         hint = 'tb.fit("late ~ hour", data=flights), where flights is a path, a frame or a dict of columns'
@@ -259,6 +258,12 @@ def _family_notes(family: Any) -> tuple[str, ...]:
         return ()
     trials = f", whose rows are single trials; {TRIALS}" if family == "binomial" else ""
     return (f"family: {family} is {ALIASES[family]} here{trials}",)
+
+
+def require_options(chosen: Mapping[str, Any], options: Mapping[str, Any], make: Callable[..., Any]) -> None:
+    """Refuse what neither the family nor `tb.estimate` takes."""
+    _require_known("family_options", chosen, make, OWN_OPTIONS)
+    _require_known("options", options, estimate, ("model", "data"))
 
 
 def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ from tallbayes.errors import ModelError, explain, suggestion
 from tallbayes.model.priors.laws import LAWS
 from tallbayes.model.priors.named import as_prior
 from tallbayes.model.priors.prior import Prior
+from tallbayes.moments import Floats
 from tallbayes.programs.later import jnp
 
 # What brms, and everybody, calls them.
@@ -149,3 +150,30 @@ def require_kind(prior: Any, name: str, positive: bool, standardised: bool = Tru
         hint = f"{plain}(...)"
         raise ModelError(explain(f"a prior on both sides of 0 for {name!r}, a coefficient", prior.text, hint))
     return prior
+
+
+def gaussian_leaves(scales: Mapping[str, Any]) -> Leaves:
+    """Where nothing is stated: normal priors of these scales, and half-normal ones of what is positive."""
+    return {name: (_default(scale, name not in ("coefficients", "intercept")),) for name, scale in scales.items()}
+
+
+def draws_of(
+    leaves: Leaves, shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator, count: int
+) -> dict[str, Floats]:
+    """So many draws of every leaf, along the first axis."""
+    found: dict[str, Floats] = {}
+    for name, leaf in leaves.items():
+        values = np.empty((count, *shapes[name]))
+        for run in leaf:
+            law, own = LAWS[run.law], values if run.places is None else values[..., run.places]
+            if not (law.proper and np.all(np.isfinite(run.scale))):
+                what = "all coefficients" if name == "coefficients" and run.places is None else f"the {name}"
+                hint = "a proper prior for it, such as tb.priors.normal(0, 2.5)"
+                raise ModelError(explain("priors that can be drawn from", f"a flat one of {what}", hint))
+            drawn = run.centre + run.scale * law.draw(rng, own.shape, *run.shape)
+            if run.places is None:
+                values = drawn
+            else:
+                values[..., run.places] = drawn
+        found[name] = values
+    return found
