@@ -34,7 +34,7 @@ from tallbayes.results.result import Result
 from tallbayes.setup.preparation import check_data, place
 from tallbayes.structure import Structure
 from tallbayes.watch import aside, begin, watching
-from tallbayes.weighing.balance import STARTS, another_mode, balanced, find_mode, whitening_of
+from tallbayes.weighing.balance import STARTS, another_mode, balanced, endless_tails, find_mode, whitening_of
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 from tallbayes.weighing.replicates import Replicated, replicate_block
@@ -42,7 +42,7 @@ from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
 
 MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**17, 256, 2**22
 SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
-HEAVY = "weights: a prior with heavy tails, where rows hardly say anything: whether its moments end is to be looked at"
+HEAVY = "weights: the tails of a heavy-tailed prior, which rows do not cut off"
 # Rows times draws: one to two seconds, where a compiler takes three.
 MOST_ROWS_READ = 2e8
 
@@ -152,7 +152,7 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         return HandedOver("weights: no Gaussian that is one was found")
     if isinstance(found, HandedOver):
         return found
-    if regression.stated is not None and regression.stated.heavy(found.sd):
+    if regression.stated is not None and endless_tails(regression, found, regression.stated.heavy(found.sd)):
         return HandedOver(HEAVY)
     reading, matrix = _reading(model, rows, width)
     proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)

@@ -89,18 +89,16 @@ class PlainPriors:
             slope[wide], bend[wide] = weights @ slopes, -(weights * nodes) @ slopes / sd[wide]
         return slope, bend
 
-    def heavy(self, sd: Floats) -> bool:
-        """Whether a law of few moments has numbers that rows hardly hold: about as wide in the posterior as before."""
+    def heavy(self, sd: Floats) -> np.ndarray:
+        """The places of laws of few moments that rows hardly hold: about as wide in the posterior as before."""
         scale = np.ones(len(sd))
         for run in self.runs:
             scale[run.places] = run.scale
         scale[self.positive] = 1.0
         held = sd < HELD * scale
-        return any(
-            LAWS[run.law].moments(*run.shape) <= MOMENTS and not held[run.places].all()
-            for run in self.runs
-            if LAWS[run.law].proper
-        )
+        few = [run.places for run in self.runs if _is_heavy(run)]
+        places = np.concatenate(few) if few else np.empty(0, int)
+        return places[~held[places]]
 
     def _own(self, points: Floats) -> Floats:
         values = points.copy()
@@ -111,3 +109,8 @@ class PlainPriors:
     def _standard(run: PlainRun, values: Floats, what: str) -> Any:
         with np.errstate(all="ignore"):
             return getattr(LAWS[run.law], what)((values[:, run.places] - run.centre) / run.scale, *run.shape)
+
+
+def _is_heavy(run: PlainRun) -> bool:
+    law = LAWS[run.law]
+    return law.proper and law.moments(*run.shape) <= MOMENTS
