@@ -15,8 +15,9 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,8 @@ ROUNDED_WITHIN = 0.05
 CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\((.*)\)\s*", re.DOTALL)
 
 
-class Lkj(NamedTuple):
+@dataclass(frozen=True)
+class Lkj:
     """The prior of the correlations of a factor's effects, R ~ det(R)^(shape - 1)."""
 
     shape: float
@@ -59,7 +61,7 @@ def normal(mean: float = 0.0, sd: float = 1.0, *, standardised: bool = False) ->
     >>> print(normal(0.1, 0.5))
     normal(0.1, 0.5)
     """
-    return _prior("normal", mean, _positive("sd", sd), (), standardised, mean, sd)
+    return _prior("normal", _finite("mean", mean), _positive("sd", sd), (), standardised, mean, sd)
 
 
 def student_t(

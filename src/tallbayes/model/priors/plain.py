@@ -17,7 +17,8 @@ from tallbayes.model.priors.assigned import Priors
 from tallbayes.model.priors.laws import LAWS
 from tallbayes.moments import Floats
 
-NODES = 31
+# Even ones, which see a corner that is as narrow as they are apart.
+NODES, FAR = 241, 6.0
 # Errors of sds ask for fourth moments; posterior sds in units of a prior's scale, below which rows decide the tails.
 MOMENTS, HELD = 4, 0.3
 
@@ -81,8 +82,9 @@ class PlainPriors:
         slope, bend = (each[0] for each in self.slope_and_bend(centre[None]))
         wide = np.setdiff1d(np.flatnonzero(sd > 0), self.positive)
         if len(wide):
-            nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-            weights = weights / weights.sum()
+            nodes = np.linspace(-FAR, FAR, NODES)
+            weights = np.exp(-(nodes**2) / 2)
+            weights /= weights.sum()
             points = np.repeat(centre[None], NODES, axis=0)
             points[:, wide] += nodes[:, None] * sd[wide]
             slopes = self.slope_and_bend(points)[0][:, wide]
