@@ -191,7 +191,7 @@ def separated():
 
 @pytest.mark.parametrize(("nu", "contradicted", "endless"), [(30, False, False), (3, False, True), (3, True, False)])
 def test_tails_are_looked_at_where_rows_may_not_cut_them_off(nu, contradicted, endless):
-    """Separated rows hold nothing beyond where they are right; a row on the other side does, and so does a thin tail."""
+    """Separated rows hold nothing where they are right; a row on the other side does, and so does a thin tail."""
     x, y = separated()
     y[2] += contradicted
     model = tb.families.logistic(priors={"coefficients": P.student_t(nu, 0, 1)})

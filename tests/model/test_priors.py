@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import jax
@@ -11,9 +12,12 @@ import pytest
 from scipy import integrate, stats
 
 import tallbayes as tb
+from tallbayes.doors.sklearn.matrices import column_priors, standard_scaling
 from tallbayes.errors import ModelError
 from tallbayes.evidence.constants import of_priors
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import _gaussian_prior
+from tallbayes.model.model import bind
 from tallbayes.model.priors.laws import LAWS
 from tallbayes.model.priors.named import read_prior
 from tallbayes.weighing.regression import plain_regression
@@ -216,3 +220,39 @@ def test_without_priors_a_family_is_what_it_was():
 def test_log_concavity_is_that_of_the_priors_too():
     assert tb.families.logistic(priors={"coefficients": P.laplace()}).log_concave
     assert not tb.families.logistic(priors={"coefficients": P.student_t(4)}).log_concave
+
+
+def test_a_family_with_another_prior_in_its_place_is_answered_with_that():
+    """The parts say what the family was made with: they are not read where the model has another log prior."""
+    model = tb.families.linear(noise_scale=1.0, prior_scale=1.0)
+    other = replace(model, log_prior=lambda theta: -0.5 * jnp.sum((theta / 0.1) ** 2))
+    assert model.is_as_made
+    assert not other.is_as_made
+    rows = {"x": np.ones((25, 1)), "y": np.ones(25)}
+    assert bind(other, {"x": np.ones(1), "y": np.float64(1)})[0].parts is None
+    result = tb.estimate(other, rows, tolerance=0.02)
+    # 25 rows of mean 1 beside a prior of precision 100.
+    estimate = result["mean"]
+    assert abs(estimate.value[0] - 0.2) < 5 * (estimate.standard_error[0] + estimate.bias_bound[0]) + 1e-6
+
+
+def test_the_scikit_learn_door_has_the_priors_of_a_formula():
+    """By the names of columns, in their units, for columns in units of hundreds: what the formula door has."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(60, 2)) * [300, 1] + [2_000, 0]
+    scaling = standard_scaling(x, None, True, 100 * rng.normal(size=60))
+    given = {
+        "a": P.normal(0.2, 0.05),
+        "coefficients": P.student_t(4, 0, 1, standardised=True),
+        "sigma": P.exponential(1),
+    }
+    with pytest.raises(tb.InputError, match="got 'sigma'"):
+        column_priors(given, ["a", "b"], scaling, 1.0, 16, CATALOGUE["linear"].extra)
+    given["noise_scale"] = given.pop("sigma")
+    found = column_priors(given, ["a", "b"], scaling, 1.0, 16, CATALOGUE["linear"].extra)
+    unit = scaling.response_scale
+    assert len(found["coefficients"]) == 16
+    assert found["coefficients"][0].centre == pytest.approx(0.2 * scaling.scales[0] / unit)
+    assert found["coefficients"][1].scale == 1.0
+    assert found["coefficients"][15].law == "normal"
+    assert found["noise_scale"].scale == pytest.approx(1 / unit)

@@ -30,7 +30,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.errors import DataError, InputError, explain, suggestion
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.formula.units import own_extra, own_intercept, own_slopes
-from tallbayes.model.catalogue import Extra
+from tallbayes.model.catalogue import NOISE, SIGMA, Extra
 from tallbayes.model.model import Model
 from tallbayes.model.priors.assigned import require_kind
 from tallbayes.model.priors.named import as_prior, flat, normal
@@ -197,6 +197,8 @@ def column_priors(
     beside = {"intercept": (scaling.response_mean, unit), "Intercept": (scaling.response_mean, unit)}
     if extra is not None:
         beside[extra.name] = (0.0, unit if extra.has_units else 1.0)
+    if SIGMA in given and extra == NOISE and SIGMA not in names:
+        given = {NOISE.name if name == SIGMA else name: each for name, each in given.items()}
     columns = _default_priors(prior_scale, len(names), width)
     found: dict[str, Any] = {"coefficients": columns}
     for name in sorted(given, key=lambda each: each != "coefficients"):

@@ -25,14 +25,13 @@ from tallbayes.errors import InputError, explain, suggestion
 from tallbayes.formula.coding import INTERCEPT, Coding
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
-from tallbayes.model.catalogue import NOISE, Extra
+from tallbayes.model.catalogue import NOISE, SIGMA, Extra
 from tallbayes.model.groups.terms import SHAPE, EffectTerm
 from tallbayes.model.priors.assigned import require_kind
 from tallbayes.model.priors.named import Lkj, as_prior, half_normal, normal
 from tallbayes.model.priors.prior import Prior
 
 ALL = "coefficients"
-SIGMA = "sigma"
 LEVEL = re.compile(r"\[[^\[\]]*\]")
 MOST_NAMES = 20
 

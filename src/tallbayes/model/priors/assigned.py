@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import ModelError, explain, suggestion
+from tallbayes.model.catalogue import NOISE, SIGMA
 from tallbayes.model.priors.laws import LAWS
 from tallbayes.model.priors.named import as_prior
 from tallbayes.model.priors.prior import Prior
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jnp
 
-# What brms, and everybody, calls them.
-ALIASES = {"Intercept": "intercept", "sigma": "noise_scale"}
+ALIASES = {"Intercept": "intercept", SIGMA: NOISE.name}
 
 
 class LawRun(NamedTuple):
