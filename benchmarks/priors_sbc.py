@@ -38,6 +38,7 @@ PRIORS: dict[str, Make] = {
 }
 CONTROLS: dict[str, tuple[str, Make]] = {
     "control: laplace, half as wide": ("laplace", lambda scale: tb.priors.laplace(0, scale / 2)),
+    "control: normal, its mean left out": ("normal, its own mean", lambda scale: tb.priors.normal(0, scale)),
     "control: student_t, centred elsewhere": ("student_t", lambda scale: tb.priors.student_t(4, scale / 2, scale)),
 }
 CASES = (*PRIORS, *CONTROLS)

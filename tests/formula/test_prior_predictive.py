@@ -78,6 +78,15 @@ def test_responses_have_the_law_that_follows(table, linear):
     assert 0.0 < same < 0.4
 
 
+def test_correlations_have_theirs(table):
+    """Of two effects (1 + r) / 2 ~ Beta(5, 5) under lkj(5), the column being about its mean: an sd of 11^-1/2."""
+    rows = table | {"hour": table["hour"] - table["hour"].mean()}
+    asked = {"priors": {"cor(group)": P.lkj(5)}, "draws": DRAWS, "rows": 5}
+    found = tb.prior_predictive("y ~ hour + (1 + hour | group)", rows, "linear", **asked)
+    assert is_near(found["cor(Intercept,hour|group)"], 0, 11**-0.5)
+    assert not is_near(found["cor(Intercept,hour|group)"], 0, 5**-0.5)
+
+
 def test_statistics_are_those_of_the_responses_beside_what_was_seen(table, linear):
     by_name = {check.name: check for check in linear.checks}
     seen = table["y"][linear.rows]

@@ -246,9 +246,8 @@ def test_the_scikit_learn_door_has_the_priors_of_a_formula():
         "coefficients": P.student_t(4, 0, 1, standardised=True),
         "sigma": P.exponential(1),
     }
-    with pytest.raises(tb.InputError, match="got 'sigma'"):
-        column_priors(given, ["a", "b"], scaling, 1.0, 16, CATALOGUE["linear"].extra)
-    given["noise_scale"] = given.pop("sigma")
+    with pytest.raises(tb.InputError, match=r"got 'c'\. Try: priors can be stated of coefficients, a, b"):
+        column_priors({"c": P.normal()}, ["a", "b"], scaling, 1.0, 16, CATALOGUE["linear"].extra)
     found = column_priors(given, ["a", "b"], scaling, 1.0, 16, CATALOGUE["linear"].extra)
     unit = scaling.response_scale
     assert len(found["coefficients"]) == 16
