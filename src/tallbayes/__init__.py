@@ -52,10 +52,16 @@ _HOMES = {
     "load": "results.result_file",
     "merge_ledgers": "records.ledger",
     "open_table": "rows.on_disk",
+    "prior_predictive": "formula.priors.predictive",
     "rank": "leave_one_out.ranking",
     "write_table": "rows.writing",
 }
-_MODULES = {"baselines": "baselines", "constraints": "model.constraints", "families": "model.families"}
+_MODULES = {
+    "baselines": "baselines",
+    "constraints": "model.constraints",
+    "families": "model.families",
+    "priors": "model.priors.named",
+}
 
 __all__ = [
     "Anchored",
@@ -104,6 +110,8 @@ __all__ = [
     "load",
     "merge_ledgers",
     "open_table",
+    "prior_predictive",
+    "priors",
     "rank",
     "write_table",
 ]
@@ -120,6 +128,7 @@ if TYPE_CHECKING:
     from tallbayes.estimator.ladder import Ladder
     from tallbayes.evidence.evidence import Evidence
     from tallbayes.formula.fit import fit
+    from tallbayes.formula.priors.predictive import prior_predictive
     from tallbayes.leave_one_out.ranking import rank
     from tallbayes.methods.anchored import Anchored
     from tallbayes.methods.multilevel import Multilevel
@@ -128,6 +137,7 @@ if TYPE_CHECKING:
     from tallbayes.model import constraints, families
     from tallbayes.model.groups.integral import Groups
     from tallbayes.model.model import Model
+    from tallbayes.model.priors import named as priors
     from tallbayes.programs.disk_cache import cache_programs
     from tallbayes.progress import Progress
     from tallbayes.records.ledger import merge_ledgers

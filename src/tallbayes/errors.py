@@ -3,6 +3,8 @@
 Bad input raises; trouble at run time does not: it ends in a `Result` whose `status` says what happened.
 """
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from math import nan
 from typing import Any
@@ -101,3 +103,10 @@ def require_extra(package: str, extra: str, purpose: str, install: str | None = 
 def explain(expected: str, got: str, hint: str) -> str:
     """Put the three parts of a message in their order."""
     return f"expected {expected}; got {got}. Try: {hint}."
+
+
+def suggestion(name: str, names: Sequence[str], otherwise: str) -> str:
+    """The nearest of the names, case apart, followed by `otherwise`; that alone where none is near."""
+    by_lower = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f"{by_lower[near[0]]!r}; {otherwise}" if near else otherwise

@@ -6,6 +6,7 @@ Answers are held to 5 of their errors: a false alarm in 6e-7 of the runs of one 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,10 @@ from small_schools import FORMULA, NEW, SCHOOLS, Grid, fitted, grid, rows
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError
 from tallbayes.formula.again.rows import with_rows
+from tallbayes.formula.encoding import Encoding
+from tallbayes.model.groups.terms import EffectTerm
+from tallbayes.posterior.coordinates import Part
+from tallbayes.results.groups.predictions import Mixed, _with_scales
 
 FAR = 5.0
 ASKED = [(0.0, 0), (1.0, 3), (-1.5, 7), (0.4, NEW), (2.0, NEW), (0.5, 3)]
@@ -162,3 +167,24 @@ def test_at_least_is_for_counts(result: tb.Result) -> None:
 
 def test_every_school_has_rows() -> None:
     assert len(set(rows()["school"])) == SCHOOLS
+
+
+def test_scales_stand_where_the_fit_has_them() -> None:
+    """By the width of their priors, as the reading of a posterior has it, in the order of the leaves' names."""
+    terms = (EffectTerm("school"), EffectTerm("year", levels=3))
+    parts = (Part("real", (), (2,)), Part("half_normal", (3.0,), (1,)), Part("half_normal", (0.2,), (1,)))
+    posterior: Any = SimpleNamespace(reading=SimpleNamespace(parts=parts))
+    assert [term.scale for term in _with_scales(terms, posterior)] == [3.0, 0.2]
+
+
+@pytest.mark.slow
+def test_a_new_group_is_predicted_by_scales_of_any_prior() -> None:
+    """With wide half-normal priors, and with one that was stated: the scale at the mode is about its posterior mean."""
+    for asked in ({"group_scale": 20.0}, {"priors": {"sd(school)": tb.priors.half_student_t(3, 20)}}):
+        result = tb.fit(FORMULA, rows(), tolerance=0.2, **asked)
+        assert result.encoding is not None
+        mixed = Mixed.of(result, Encoding.from_plain(result.encoding))
+        assert result.anchor is not None
+        scale = float(np.asarray(mixed.space.theta(result.anchor.mode)["scales0"])[0])
+        mean, sd = (result[name].value["sd(Intercept|school)"] for name in ("mean", "sd"))
+        assert abs(scale - mean) < 2 * sd

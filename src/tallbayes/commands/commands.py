@@ -21,6 +21,7 @@ from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
+from tallbayes.commands.priors import priors_of
 from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain, require_extra
 from tallbayes.programs.disk_cache import use_compile_cache_later
 from tallbayes.progress import Display, teller, terminal
@@ -49,7 +50,7 @@ ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
 MODEL = ("prior_scale", "intercept_scale", "group_scale", "missing", "weights", "offset")
 FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
 BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
-ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "standardise", "method")
+ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "standardise", "method", "prior")
 SECONDS_TO_CONNECT = 15
 
 
@@ -268,6 +269,7 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
             options.data,
             options.family,
             standardise=not options.raw and options.standardise,
+            priors=priors_of(options.prior),
             family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
             method=method,
             progress=display,
@@ -323,7 +325,8 @@ def _watched(quiet: bool) -> Iterator[Display]:
 
 def _settings(options: argparse.Namespace, result: Result | None = None) -> dict[str, Any]:
     """What the command was asked; as JSON has no infinity, a flat prior's scale is the word."""
-    given = {name: getattr(options, name) for name in ASKED}
+    given = {name: getattr(options, name) for name in ASKED} | {"prior": priors_of(options.prior)}
+    given = {name: each for name, each in given.items() if name != "prior" or each}
     return {
         "format": "tallbayes run 1",
         "command": "fit",

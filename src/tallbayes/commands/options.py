@@ -76,6 +76,13 @@ MODEL = (
     number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
     number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),
     number("--group-scale", "scales of group effects ~ half-normal(S); default 1", "S", default=1.0),
+    option(
+        "--prior",
+        'of a column, a term, Intercept, noise_scale, "sd(carrier)", in their own units; repeatable: '
+        '"hour=normal(0.1,0.5)"',
+        "NAME=PRIOR",
+        action="append",
+    ),
     flag("--raw", "state priors for columns as they are, not standardised"),
     choice("--standardise", "columns of numbers, the default, or levels of categories too", "numbers", "all"),
     choice("--missing", "rows with missing values; default error", "error", "drop"),
@@ -102,6 +109,31 @@ INGEST = Command(
     },
     interrupted="interrupted; the same command goes on from where it was",
     module="ingest",
+)
+PRIOR = Command(
+    "prior",
+    help="say what the priors believe before a fit",
+    usage="DATA --formula FORMULA [--family FAMILY] [--prior NAME=PRIOR] [options]",
+    description="Parameters drawn from their priors, and responses drawn at rows of the table: the share of positives, "
+    "quantiles, zeros, beside those of the response that is there. Nothing is fitted. Flat priors are refused.",
+    epilog='example:\n  tallbayes prior flights.parquet --formula "late ~ hour" --prior "hour=normal(0.1,0.05)"\n',
+    options={
+        "": (path("data", "a .csv, .tsv, .parquet or .arrow file; a table of ingest", "DATA"),),
+        "model": MODEL,
+        "draws": (
+            option("--draws", "how many; default 1000", "K", type=int, default=1000),
+            option(
+                "--rows",
+                "how many rows of the table, chosen by the seed; default 1000, 0 is all",
+                "N",
+                type=int,
+                default=1000,
+            ),
+            option("--seed", "default 0", "S", type=int, default=0),
+            flag("--csv", "the statistics of the response as CSV"),
+        ),
+    },
+    module="priors",
 )
 FIT = Command(
     "fit",
@@ -238,4 +270,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, FIT, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)
+COMMANDS = (INGEST, PRIOR, FIT, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)

@@ -34,7 +34,7 @@ from tallbayes.results.result import Result
 from tallbayes.setup.preparation import check_data, place
 from tallbayes.structure import Structure
 from tallbayes.watch import aside, begin, watching
-from tallbayes.weighing.balance import STARTS, another_mode, balanced, find_mode, whitening_of
+from tallbayes.weighing.balance import STARTS, another_mode, balanced, endless_tails, find_mode, whitening_of
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 from tallbayes.weighing.replicates import Replicated, replicate_block
@@ -42,6 +42,7 @@ from tallbayes.weighing.rounds import FIRST_DRAWS, Weighing
 
 MOST_ROWS, MOST_PARAMETERS, MOST_NUMBERS = 2**17, 256, 2**22
 SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
+HEAVY = "weights: the tails of a heavy-tailed prior, which rows do not cut off"
 # Rows times draws: one to two seconds, where a compiler takes three.
 MOST_ROWS_READ = 2e8
 
@@ -151,6 +152,8 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         return HandedOver("weights: no Gaussian that is one was found")
     if isinstance(found, HandedOver):
         return found
+    if regression.stated is not None and endless_tails(regression, found, regression.stated.heavy(found.sd)):
+        return HandedOver(HEAVY)
     reading, matrix = _reading(model, rows, width)
     proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)
     source = SmallTable(regression, found, reading, proposal, matrix)
@@ -218,7 +221,7 @@ def _applies(asked: Question) -> bool:
     model = asked.model
     if getattr(model, "groups", None) is not None:
         return False
-    is_family = getattr(model, "parts", None) is not None and (model.report is None or model.flat_report is not None)
+    is_family = getattr(model, "is_as_made", False) and (model.report is None or model.flat_report is not None)
     return bool(is_family and named and in_memory and asked.anchor is None and _is_unneeded(asked))
 
 

@@ -267,8 +267,10 @@ def _is_mixed(target: Target) -> bool:
 
 
 def _has_endless_tails(prepared: Prepared, estimands: Estimands) -> bool:
-    """Looked for in a model of one's own: the priors of families are Gaussian, or half so."""
-    if prepared.target.log_concave or prepared.target.predictor is not None or _is_mixed(prepared.target):
+    """Looked for in a model of one's own, and where a prior that was stated for a family's has heavy tails."""
+    target = prepared.target
+    is_family = target.predictor is not None or _is_mixed(target)
+    if target.log_concave or (is_family and (target.parts is None or target.parts.moments == np.inf)):
         return False
     begin("tails")
     probed = aside(with_probe, prepared)

@@ -6,6 +6,7 @@ c(y_i) is what a family's density of one row leaves out, s the scale that the re
 priors leave out:
 
     normal             -log(2 pi) / 2 - log scale               half-normal        log 2 more
+    others             - log scale - log normaliser             (`model.priors.laws`)
     partial r of LKJ   -log B(1/2, a + 1), r ~ (1 - r^2)^a      effects by group   -log(2 pi) / 2, every number
 
 Whoever writes a log prior and a log likelihood owns their constants: then all of this is nothing. A prior that has no
@@ -14,7 +15,7 @@ constant is refused by the name of what it is flat in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def require_proper(target: Target, mode: Floats, columns: Sequence[str]) -> None
     flat = _flat_of_family(target, columns) if target.parts is not None else _flat_of_own(target, mode)
     if flat:
         names = ", ".join(flat[:8]) + (f" and {len(flat) - 8} more" if len(flat) > 8 else "")
-        hint = "a finite scale, as prior_scale=2.5, or a log prior that falls off"
+        hint = "a finite scale, as prior_scale=2.5, a prior of tb.priors, or a log prior that falls off"
         raise InputError(explain("priors that can be normalised, for an evidence", f"a flat one of {names}", hint))
 
 
@@ -63,7 +64,8 @@ def _flat_of_family(target: Target, columns: Sequence[str]) -> list[str]:
                 columns if len(columns) == endless.size else [f"coefficients[{k}]" for k in range(endless.size)]
             )
             found += [repr(named_ones[int(place)]) for place in np.flatnonzero(endless)]
-    return found
+    endless_terms = [term for term in target.parts.terms if not all(prior.proper for prior in term.laws)]
+    return found + [f"the scales of effects by {term.by}" for term in endless_terms]
 
 
 def _flat_of_own(target: Target, mode: Floats) -> list[str]:
@@ -100,18 +102,27 @@ def log_constant(target: Target, table: Table) -> float:
 
 def of_priors(parts: FamilyParts, shapes: dict[str, tuple[int, ...]]) -> float:
     """C, for parameters of these shapes."""
-    total = 0.0
-    for name, scale in parts.scales.items():
-        each = np.broadcast_to(np.asarray(scale, np.float64), shapes[name])
-        total -= each.size * LOG_TWO_PI / 2 + float(np.sum(np.log(each)))
-        if name not in ("coefficients", "intercept"):
-            total += each.size * float(np.log(2))
+    stated = parts.priors
+    total = _of_gaussians(parts.scales, shapes) if stated is None else stated.log_constant(shapes)
     for place, term in enumerate(parts.terms):
-        total -= term.size * (LOG_TWO_PI / 2 + float(np.log(term.scale)) - float(np.log(2)))
+        if term.laws:
+            total -= sum(each.facts.log_normaliser(*each.shape) + float(np.log(each.scale)) for each in term.laws)
+        else:
+            total -= term.size * (LOG_TWO_PI / 2 + float(np.log(term.scale)) - float(np.log(2)))
         if term.correlations:
             total -= float(np.sum(betaln(0.5, powers_of(term) + 1)))
         if place:
             total -= term.levels * term.size * LOG_TWO_PI / 2
+    return total
+
+
+def _of_gaussians(scales: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> float:
+    total = 0.0
+    for name, scale in scales.items():
+        each = np.broadcast_to(np.asarray(scale, np.float64), shapes[name])
+        total -= each.size * LOG_TWO_PI / 2 + float(np.sum(np.log(each)))
+        if name not in ("coefficients", "intercept"):
+            total += each.size * float(np.log(2))
     return total
 
 

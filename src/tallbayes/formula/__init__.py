@@ -13,6 +13,7 @@ survey          a coding from the rows of a table on disk, of which only a part 
 design_folder   designs on disk, to be found again
 streaming       the design of a table on disk
 design          `build_design`: in memory, or where the table is
+priors          priors by the names that a result reports
 units           coefficients in the units of the table
 fit             `fit`: the door itself
 again           a run's table read again in another process

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.errors import InputError, PosteriorError, explain
+from tallbayes.errors import InputError, PosteriorError, explain, suggestion
 from tallbayes.estimation.estimate import estimate
 from tallbayes.estimation.outline import blank
 from tallbayes.estimator.estimands import KINDS, check_tolerances
@@ -23,10 +23,12 @@ from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
-from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, priors_in_words
+from tallbayes.formula.groups.fit import GroupQuestion, fit_groups
+from tallbayes.formula.priors.stated import StatedPriors, family_priors, read_priors
+from tallbayes.formula.priors.words import design_notes, prior_note
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
-from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
+from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Extra, Family
 from tallbayes.model.families import FAMILIES, with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
@@ -35,10 +37,11 @@ from tallbayes.progress import reporter, teller
 from tallbayes.results.fitted import FitTable
 from tallbayes.results.parts import Tolerance
 from tallbayes.results.result import Result
-from tallbayes.rows.sources import open_source, suggestion
+from tallbayes.rows.sources import open_source
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
-OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
+NOTHING_STATED = StatedPriors({})
+OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes", "priors")
 
 
 def fit(
@@ -54,6 +57,7 @@ def fit(
     prior_scale: float | Sequence[float] | Mapping[str, float] = 1.0,
     intercept_scale: float = 10.0,
     group_scale: float | Mapping[str, float] = 1.0,
+    priors: Mapping[str, Any] | None = None,
     standardise: bool | str = True,
     missing: str = "error",
     weights: str | Sequence[float] | Floats | None = None,
@@ -72,8 +76,11 @@ def fit(
     "student_t" all are in standard deviations of the response. "all" standardises levels and flags like numbers, which
     gives rare ones a very wide prior. With False all is for columns and response as they are. Reported is always the
     raw scale. Effects of groups are written as lme4 and bambi have them, (1 + x | g); their scales are half-normal a
-    priori, of the scale `group_scale` (one number, or a dict by factor), in the same units. `family_options` go
-    to the family ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
+    priori, of the scale `group_scale` (one number, or a dict by factor), in the same units. `priors` of `tb.priors`
+    take the place of these by the names that the result reports, in its own units: {"hour": tb.priors.normal(0.1, 0.5),
+    "carrier": tb.priors.student_t(4, 0, 1), "Intercept": ..., "noise_scale": ..., "sd(carrier)": ...}, where a term is
+    all of its coefficients, and "coefficients" all that are not named. `family_options` go to the family
+    ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
     `quantities` are functions of the reported dict.
 
     >>> import numpy as np, tallbayes as tb
@@ -83,12 +90,11 @@ def fit(
     >>> list(result["mean"].value)
     ['Intercept', 'hour']
     """
-    table = _one_table(data, table)
+    table = one_table(data, table)
     known, make = find_family(family)
     rule = read_rule(standardise)
     chosen = dict(family_options or {})
-    _require_known("family_options", chosen, make, OWN_OPTIONS)
-    _require_known("options", options, estimate, ("model", "data"))
+    require_options(chosen, options, make)
     accuracy: dict[str, Any] = dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True))
     kind, size = check_tolerances(accuracy)
     budget = budget_within(None, None, options.get("max_seconds"))
@@ -105,28 +111,30 @@ def fit(
             design = aside(_design, formula, table, asked)
         except OutOfTime:
             own = {"quantities": quantities, "prior_scale": prior_scale, "intercept_scale": intercept_scale}
-            own["group_scale"] = group_scale
+            own |= {"group_scale": group_scale, "priors": priors}
             own |= {"family_options": family_options, "standardise": standardise, "missing": missing}
             again = partial(_fit_again, formula, table, family, {**own, "weights": weights, "offset": offset}, options)
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = coefficient_scales(prior_scale, design.names)
+        stated = read_priors(priors, design, unknown_extra(known, chosen))
         try:
-            model = make_model(known, make, design, scales, intercept_scale, chosen)
+            model = make_model(known, make, design, scales, intercept_scale, chosen, stated)
             asked = accuracy | options | {"weights": design.weights, "progress": report}
             if design.groups:
-                result = fit_groups(GroupQuestion(design, model, quantities, asked, group_scale))
+                result = fit_groups(GroupQuestion(design, model, quantities, asked, group_scale, stated))
             else:
                 result = estimate(model, design.rows, quantities, **asked)
         except PosteriorError as error:
             raise _by_column(error, design.names) from error
-    notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, group_scale, rule), *design.notes)
+    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated)
+    notes = (*_family_notes(family), said, *design_notes(design, stated))
     column = None if offset is None else offset if isinstance(offset, str) else ""
     kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
     return _described(notes, replace(design.encoding, offset=column).to_plain(), kept, result)
 
 
-def _one_table(data: Any, table: Any) -> Any:
+def one_table(data: Any, table: Any) -> Any:
     if (data is None) == (table is None):
         got = "neither" if data is None else "both"
         hint = 'tb.fit("late ~ hour", data=flights), where flights is a path, a frame or a dict of columns'
@@ -168,11 +176,18 @@ def make_model(
     scales: Any,
     intercept_scale: float,
     chosen: dict[str, Any],
+    stated: StatedPriors = NOTHING_STATED,
 ) -> Model:
     """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
-    priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
+    priors: dict[str, Any] = {
+        "prior_scale": scales,
+        "intercept_scale": intercept_scale if design.intercept else None,
+    }
     if not design.names:
         priors = {"prior_scale": intercept_scale}
+    unknown = unknown_extra(family, chosen)
+    if stated:
+        priors["priors"] = family_priors(stated, design, scales, intercept_scale, unknown)
     if family.response == "class":
         chosen = chosen | {"num_classes": len(design.encoding.classes or ())}
     extra = family.extra
@@ -184,7 +199,19 @@ def make_model(
     if coding.indexed:
         categories = tuple((term.first, term.count) for term in coding.indexed)
         model = with_codes(model, Indexed(len(coding.names), coding.dense, categories))
-    return in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
+    model = in_own_units(model, design.encoding, unknown, family.by_class)
+    return _with_words(model, stated) if stated else model
+
+
+def _with_words(model: Model, stated: StatedPriors) -> Model:
+    """Its priors known by the names of columns, in the table's units."""
+    assert model.parts is not None
+    return replace(model, parts=model.parts._replace(words=stated.words))
+
+
+def unknown_extra(family: Family, chosen: Mapping[str, Any]) -> Extra | None:
+    """The parameter beside the coefficients, where it is not known beforehand."""
+    return None if family.extra is None or chosen.get(family.extra.name) is not None else family.extra
 
 
 def _described(notes: tuple[str, ...], encoding: Any, table: FitTable, result: Result) -> Result:
@@ -233,6 +260,12 @@ def _family_notes(family: Any) -> tuple[str, ...]:
     return (f"family: {family} is {ALIASES[family]} here{trials}",)
 
 
+def require_options(chosen: Mapping[str, Any], options: Mapping[str, Any], make: Callable[..., Any]) -> None:
+    """Refuse what neither the family nor `tb.estimate` takes."""
+    _require_known("family_options", chosen, make, OWN_OPTIONS)
+    _require_known("options", options, estimate, ("model", "data"))
+
+
 def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:
     known = [each for each in inspect.signature(function).parameters if each not in apart]
     for option in given:
@@ -255,25 +288,3 @@ def coefficient_scales(given: Any, names: tuple[str, ...]) -> Any:
         got = f"{len(given)} for {len(names)} columns {', '.join(names[:20])}"
         raise InputError(explain("one prior_scale a column", got, "a dict by name, or one number"))
     return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
-
-
-def _prior_note(design: Design, scales: Any, intercept_scale: float, group_scale: Any, rule: str) -> str:
-    on = {
-        "numbers": "standardised columns of numbers, and on levels of categories as they are",
-        "all": "standardised columns",
-        "nothing": "columns as they are",
-    }[rule]
-    encoding = design.encoding
-    if rule == "numbers" and not encoding.coding.of_categories and all(encoding.means):
-        on = "standardised columns"
-    parts = []
-    if design.names and np.ndim(scales) == 0:
-        parts.append(f"coefficients N(0, {scales:g}^2) on {on}")
-    elif design.names:
-        parts.append(f"coefficients N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
-    if design.intercept:
-        at = " at the columns' means" if any(encoding.means) else ""
-        parts.append(f"intercept N(0, {intercept_scale:g}^2){at}")
-    if design.groups:
-        parts.append(priors_in_words(design.groups, group_scale))
-    return f"prior: {', '.join(parts)}; results are for the table's own columns"

@@ -39,6 +39,8 @@ class Family(NamedTuple):
 
 
 NOISE = Extra("noise_scale", has_units=True)
+# What brms, and everybody, calls it.
+SIGMA = "sigma"
 EXCESS = Extra("overdispersion", has_units=False)
 
 CATALOGUE = {

@@ -5,11 +5,13 @@
 Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}. theta is the coefficient vector (d,); where there is
 more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given), and "noise_scale" or
 "overdispersion", which are positive and have half-normal priors. `prior_scale` is one number or one for every column.
+`priors` of `tb.priors` take the place of these, by the names of theta: {"coefficients": tb.priors.student_t(4, 0, 1)},
+or one in a list for every column, "intercept", "noise_scale", "overdispersion".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,23 +25,25 @@ from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import FamilyParts, Model
 from tallbayes.model.noise import Noise
+from tallbayes.model.priors.assigned import Priors, assign, log_density
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
 from tallbayes.programs.later import jax, jnp
 
 Scale = Any
+Given = Mapping[str, Any] | None
 
 
-def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
     """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)).
 
     >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
     """
-    return _model("logistic", densities.logistic, prior_scale, intercept_scale)
+    return _model("logistic", densities.logistic, prior_scale, intercept_scale, priors=priors)
 
 
-def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
     """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
-    return _model("probit", densities.probit, prior_scale, intercept_scale)
+    return _model("probit", densities.probit, prior_scale, intercept_scale, priors=priors)
 
 
 def linear(
@@ -47,6 +51,7 @@ def linear(
     prior_scale: Scale = 1.0,
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
+    priors: Given = None,
 ) -> Model:
     """Linear regression: y ~ N(eta, noise_scale^2); noise_scale=None is unknown, half-normal a priori.
 
@@ -54,10 +59,10 @@ def linear(
     """
     if noise_scale is None:
         half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
-        return _model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal)
+        return _model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal, priors=priors)
     known = _require_positive("noise_scale", noise_scale)
     density = partial(densities.linear, known)
-    return _model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known))
+    return _model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known), priors=priors)
 
 
 def student_t(
@@ -66,6 +71,7 @@ def student_t(
     prior_scale: Scale = 1.0,
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
+    priors: Given = None,
 ) -> Model:
     """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
     freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
@@ -73,26 +79,33 @@ def student_t(
         half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
         unknown = partial(densities.student_t_unknown, freedom)
         noise = Noise("student_t", None, freedom)
-        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal, noise=noise)
+        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal, noise=noise, priors=priors)
     known = _require_positive("noise_scale", noise_scale)
     density = partial(densities.student_t, freedom, known)
-    return _model("student_t", density, prior_scale, intercept_scale, noise=Noise("student_t", known, freedom))
+    noise = Noise("student_t", known, freedom)
+    return _model("student_t", density, prior_scale, intercept_scale, noise=noise, priors=priors)
 
 
-def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
     """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
-    return _model("poisson", densities.poisson, prior_scale, intercept_scale)
+    return _model("poisson", densities.poisson, prior_scale, intercept_scale, priors=priors)
 
 
 def negative_binomial(
-    prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    overdispersion_prior_scale: float = 1.0,
+    priors: Given = None,
 ) -> Model:
     """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
     half_normal = _require_positive("overdispersion_prior_scale", overdispersion_prior_scale)
-    return _model("negative_binomial", densities.negative_binomial, prior_scale, intercept_scale, half_normal)
+    density = densities.negative_binomial
+    return _model("negative_binomial", density, prior_scale, intercept_scale, half_normal, priors=priors)
 
 
-def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+def multinomial(
+    num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None
+) -> Model:
     """Multinomial logistic regression: y in 0..K-1, P(y = k) proportional to exp(eta_k), eta_0 = 0.
 
     Coefficients are (K - 1, d), the intercept (K - 1,).
@@ -101,7 +114,7 @@ def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: flo
         raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
     # One head is a number, not a vector of one.
     density = _two_classes if num_classes == 2 else densities.multinomial
-    return _model("multinomial", density, prior_scale, intercept_scale, num_classes=int(num_classes))
+    return _model("multinomial", density, prior_scale, intercept_scale, num_classes=int(num_classes), priors=priors)
 
 
 FAMILIES: dict[str, Callable[..., Model]] = {
@@ -130,6 +143,7 @@ def _model(
     extra_scale: float | None = None,
     num_classes: int | None = None,
     noise: Noise | None = None,
+    priors: Given = None,
 ) -> Model:
     """`extra_scale` is that of the half-normal prior of the family's extra; None where that is known, or is none."""
     family, scale = CATALOGUE[name], _prior_scales(prior_scale)
@@ -141,20 +155,27 @@ def _model(
         scales["intercept"] = _require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
     if extra is not None:
         scales[extra] = extra_scale
+    stated: Priors | None = None
+    words: tuple[tuple[str, str], ...] = ()
+    if priors:
+        stated, scales, words = assign(priors, scales)
+        prior = partial(log_density, stated.leaves)
+    else:
+        prior = partial(_gaussian_prior, scales if len(scales) > 1 else scale)
     check_response = CHECKS[family.response] if num_classes is None else check_class(num_classes)
     check_rows = check_multinomial if family.by_class else check_regression
     return Model(
-        log_prior=partial(_gaussian_prior, scales if len(scales) > 1 else scale),
+        log_prior=prior,
         log_likelihood=partial(_predictor_likelihood, density, extra, layout=layout),
         initial=partial(_start, heads if family.by_class else None, tuple(scales), layout=layout),
         predictor=density,
         layout=layout,
-        check=partial(check_rows, check_response, prior_scale, layout=layout),
-        log_concave=family.log_concave and extra is None,
+        check=partial(check_rows, check_response, scales["coefficients"], layout=layout),
+        log_concave=family.log_concave and extra is None and (stated is None or stated.log_concave),
         constraints=None if extra is None else {extra: positive},
         family=name,
         noise=noise or Noise(name),
-        parts=FamilyParts(density, scales),
+        parts=FamilyParts(density, scales, priors=stated, log_prior=prior, words=words),
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from tallbayes.model.groups.reads import Reads
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
+from tallbayes.model.priors.assigned import Priors
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.programs.later import jax, jnp
@@ -30,12 +32,23 @@ from tallbayes.structure import Structure
 
 
 class FamilyParts(NamedTuple):
-    """What a family's model is made of: l(eta, row), the scales of its Gaussian priors by name, in the order of theta,
-    those of "coefficients" first, and the terms of its effects by group."""
+    """What a family's model is made of: l(eta, row), the scales of its priors by name, in the order of theta, those of
+    "coefficients" first, and the terms of its effects by group. Priors are Gaussian, unless they were stated. They are
+    those of `log_prior`: of a model with another one in its place they say nothing. `words` are what was stated, as
+    pairs of a reported name and a text."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
     terms: tuple[EffectTerm, ...] = ()
+    priors: Priors | None = None
+    log_prior: Callable[[Any], Any] | None = None
+    words: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def moments(self) -> float:
+        """The order up to which all priors have any."""
+        own = [prior.moments for term in self.terms for prior in term.laws]
+        return min([inf if self.priors is None else self.priors.moments, *own])
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +107,11 @@ class Model:
         from tallbayes.views.notebook.displays import shown
 
         return shown(self)
+
+    @property
+    def is_as_made(self) -> bool:
+        """Whether it is a family's with the prior that it was made with."""
+        return self.parts is not None and self.parts.log_prior is self.log_prior
 
 
 @dataclass(frozen=True)
@@ -224,7 +242,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         flat_report=None if model.flat_report is None else identify(model.flat_report, space.theta(start), model.units),
         noise=model.noise,
         integrated=None if integral is None else _integrated(integral, space, start, row),
-        parts=model.parts,
+        parts=model.parts if model.is_as_made else None,
     )
     return target, start
 

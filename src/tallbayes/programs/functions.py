@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy import arange, concatenate, exp, log1p, ravel, where
+from numpy import arange, concatenate, exp, log, log1p, ravel, where
 from numpy import sum as sum
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "concatenate",
     "exp",
     "functions_of",
+    "log",
     "log1p",
     "log_normal_cdf",
     "log_sum_exp",

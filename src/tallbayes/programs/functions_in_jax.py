@@ -6,12 +6,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.numpy import arange, concatenate, exp, log1p, ravel, sum, where
+from jax.numpy import arange, concatenate, exp, log, log1p, ravel, sum, where
 
 __all__ = [
     "arange",
     "concatenate",
     "exp",
+    "log",
     "log1p",
     "log_normal_cdf",
     "log_sum_exp",

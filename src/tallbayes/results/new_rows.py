@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.errors import DataError, InputError, explain
+from tallbayes.errors import DataError, InputError, explain, suggestion
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Unpredicted
 from tallbayes.rows.columns import BATCH_ROWS, missing_rows, normalised_table, require
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.packing import packed_batches
-from tallbayes.rows.sources import Source, open_source, suggestion
+from tallbayes.rows.sources import Source, open_source
 
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding

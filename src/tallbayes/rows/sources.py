@@ -18,14 +18,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tallbayes.errors import DataError, explain
+from tallbayes.errors import DataError, explain, suggestion
 from tallbayes.rows.columns import (
     BATCH_ROWS,
     TIME_KINDS,
@@ -93,13 +92,6 @@ class Source:
             if count > 1:
                 got = f"{count} of that name in {self.label}"
                 raise DataError(explain(f"one column {name!r}", got, "rename one of them"))
-
-
-def suggestion(name: str, names: Sequence[str], otherwise: str) -> str:
-    """The nearest of the names, case apart, followed by `otherwise`; that alone where none is near."""
-    by_lower = {each.lower(): each for each in names}
-    near = get_close_matches(name.lower(), by_lower, n=1)
-    return f"{by_lower[near[0]]!r}; {otherwise}" if near else otherwise
 
 
 def no_such_column(name: str, names: Sequence[str], where: str) -> DataError:

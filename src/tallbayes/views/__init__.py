@@ -8,6 +8,7 @@ text          quantities, levels, cost, status
 groups        effects of groups, and shares of variance
 averages      average effects
 sensitivity   what hangs on the prior
+priors        what a prior believes before a fit
 leaving_out   leave-one-out, and ranks of several results
 evidence      an evidence in a few lines
 summary       the answer in brief

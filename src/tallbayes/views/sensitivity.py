@@ -44,7 +44,10 @@ def parts_grid(found: Sensitivity) -> Grid:
         place, which = np.unravel_index(np.abs(found.values[own]).argmax(), found.values[own].shape)
         cells.append(Cell(float(found.values[own, place, which]), error=float(found.errors[own, place, which])))
         moved.append(Cell(f"the {('mean', 'sd')[which]} of {shorten(found.names[place], 36)}"))
-    return Grid([shorten(part, 36) for part in found.parts[:MOST_PARTS]], {"moves": cells, "most of all": moved})
+    columns: dict[str, list[Cell]] = {"moves": cells, "most of all": moved}
+    if found.priors:
+        columns["as it was stated"] = [Cell(found.stated(part)) for part in found.parts[:MOST_PARTS]]
+    return Grid([shorten(part, 36) for part in found.parts[:MOST_PARTS]], columns)
 
 
 def facts(found: Sensitivity) -> list[tuple[str, str]]:

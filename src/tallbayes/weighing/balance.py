@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tallbayes.anchor.anchor import Anchor
 from tallbayes.moments import Floats
 from tallbayes.weighing.regression import PlainRegression, PlainTerms
 
@@ -20,6 +21,9 @@ VANISHED = 1e-7
 # Of a curvature in units of its own diagonal: below it rounding decides.
 FLAT = 1e-10
 SAME_MODE = 1.0
+# Of posterior sds, and of x^4 pi about the mode in these units: as in `setup.tail_variances`.
+FAR_RADII = 8.0 * 2.0 ** (np.arange(5) / 2)
+ENDLESS, WORTH_A_LOOK = 0.75, 1e-3
 
 
 def find_mode(regression: PlainRegression, start: Floats) -> tuple[Floats, PlainTerms, float] | None:
@@ -95,6 +99,21 @@ def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, s
         if found is None or np.linalg.norm(back @ (found[0] - mode)) > SAME_MODE:
             return True
     return False
+
+
+def endless_tails(regression: PlainRegression, anchor: Anchor, places: np.ndarray) -> bool:
+    """Whether along one of these parameters, out to 32 sds, a shell that is twice as far out holds as much of x^4 pi as
+    the one before, or nearly so: then the error of its sd has no end either (`setup.tail_variances` has the rule)."""
+    if not len(places):
+        return False
+    lines = anchor.whitening[places] / np.linalg.norm(anchor.whitening[places], axis=1, keepdims=True)
+    rays = np.concatenate([lines, -lines])[:, None] * FAR_RADII[:, None]
+    moves = anchor.displacements(rays.reshape(-1, rays.shape[-1]))
+    rise = regression.log_density(anchor.mode + moves) - regression.log_density(anchor.mode[None])
+    log_held = np.nan_to_num(rise.reshape(rays.shape[:2]), nan=-np.inf) + 5 * np.log(FAR_RADII)
+    held = np.exp(np.minimum(log_held, 700.0))
+    near, beyond = held[:, :2].sum(axis=1) + held[:, 2] / 2, held[:, 2] / 2 + held[:, 3:].sum(axis=1)
+    return bool(np.any((near + beyond > WORTH_A_LOOK) & ~(beyond < ENDLESS * near)))
 
 
 def whitening_of(precision: Floats) -> Floats:

@@ -2,6 +2,8 @@
 
     log pi(theta) = -sum_j (theta_j / scale_j)^2 / 2 + sum_i w_i l(eta_i, row_i),   eta = A theta   (see `linear`)
 
+or, in place of the first sum, the log density of priors that were stated (`model.priors.plain`).
+
 Of a row with eta ~ N(mu, L L^T) a rule of nodes z gives, from values of l alone,
 
     E l' = L^-T E [l z],     E l'' = L^-T E [l (z z^T - I)] L^-1
@@ -21,6 +23,7 @@ import numpy as np
 
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
+from tallbayes.model.priors.plain import PlainPriors
 from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
 from tallbayes.watch import count_rows, look
@@ -45,7 +48,8 @@ class PlainRegression:
     """A family with its rows, as arrays of NumPy.
 
     `design` has a column for every coefficient of a head, and ones for its intercept. `scales` are those of the
-    Gaussian prior, one a parameter; the last is of a half-normal where there is an extra, whose log stands in theta.
+    Gaussian prior, one a parameter; the last is of a half-normal where there is an extra, whose log stands in theta. Of
+    priors that were `stated` they are about how wide these are.
     """
 
     density: Callable[..., Any]
@@ -55,6 +59,7 @@ class PlainRegression:
     weights: Floats | None
     scales: Floats
     unit: float
+    stated: PlainPriors | None = None
 
     @property
     def num_rows(self) -> int:
@@ -106,6 +111,8 @@ class PlainRegression:
         return self.density(eta[0] if self.layout.is_scalar else eta, row)
 
     def log_prior(self, points: Floats) -> Floats:
+        if self.stated is not None:
+            return self.stated.log_density(points)
         values = self._constrained(points) / self.scales
         return -0.5 * np.sum(values**2, axis=1) + points[:, self._extras].sum(axis=1)
 
@@ -134,7 +141,7 @@ class PlainRegression:
             more, slope[part], bend[part] = self._averages(part, theta, whitening)
             value += more
         count_rows(n)
-        return self._assembled(theta, value, slope, bend)
+        return self._assembled(theta, whitening, value, slope, bend)
 
     def _averages(self, part: slice, theta: Floats, whitening: Floats) -> tuple[float, Floats, Floats]:
         """Of some rows: the sum of E l, and E l' and E l'' of each."""
@@ -167,7 +174,7 @@ class PlainRegression:
         lengths[self.layout.size - self.layout.extras :] = POINT
         return lengths
 
-    def _assembled(self, theta: Floats, value: float, slope: Floats, bend: Floats) -> PlainTerms:
+    def _assembled(self, theta: Floats, whitening: Floats, value: float, slope: Floats, bend: Floats) -> PlainTerms:
         """A^T of the rows' derivatives, and the prior."""
         d, q = self.dimension, self.layout.heads
         gradient, curvature = np.zeros(d), np.zeros((d, d))
@@ -181,11 +188,15 @@ class PlainRegression:
                 curvature[d - self.layout.extras + e, left] -= across
         gradient[self._extras] += slope[:, q:].sum(axis=0)
         curvature[self._extras, self._extras] -= bend[:, q:, q:].sum(axis=0)
-        prior = self.prior(theta)
+        prior = self.prior(theta, whitening)
         return PlainTerms(value + prior.value, gradient + prior.gradient, curvature + prior.curvature)
 
-    def prior(self, theta: Floats) -> PlainTerms:
-        """The prior's own part, at a point."""
+    def prior(self, theta: Floats, whitening: Floats | None = None) -> PlainTerms:
+        """The prior's own part, at a point; one that was stated on average over N(theta, W W^T), number by number."""
+        if self.stated is not None:
+            sd = np.zeros(self.dimension) if whitening is None else np.sqrt(np.sum(whitening**2, axis=1))
+            slope, bend = self.stated.about(theta, sd)
+            return PlainTerms(float(self.log_prior(theta[None])[0]), slope, np.diag(bend))
         precision, own = self.scales**-2.0, theta.copy()
         own[self._extras] = np.exp(2 * theta[self._extras])
         gradient, curvature = -own * precision, precision.copy()
@@ -219,7 +230,13 @@ def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRe
     flat += [
         np.full(q if name == "intercept" else 1, scale) for name, scale in scales.items() if name != "coefficients"
     ]
-    return PlainRegression(density, layout, design, row, weights, np.concatenate(flat).astype(np.float64), unit)
+    stated = None
+    if model.parts.priors is not None:
+        shapes: dict[str, tuple[int, ...]] = {name: (q,) if name == "intercept" else () for name in scales}
+        shapes["coefficients"] = (q, width)
+        ends = range(q * (width + layout.intercept), q * (width + layout.intercept) + layout.extras)
+        stated = PlainPriors.of(model.parts.priors, shapes, ends)
+    return PlainRegression(density, layout, design, row, weights, np.concatenate(flat).astype(np.float64), unit, stated)
 
 
 Rule = tuple[Floats, Floats]

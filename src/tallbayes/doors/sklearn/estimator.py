@@ -22,6 +22,7 @@ from tallbayes.doors.sklearn.matrices import (
     Names,
     Scaling,
     absorb_prior,
+    column_priors,
     in_units_of,
     is_small,
     narrowed,
@@ -72,6 +73,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
     max_evaluations: float | None = None
     method: Any = None
     groups: Any = None
+    priors: Any = None
     _response = ""
 
     def _checked(self, x: Any, y: Any, weights: Any, offset: Any = None, **options: Any) -> CheckedRows:
@@ -113,12 +115,18 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
             self.standardise and self.fit_intercept,
         )
         width = width_for(count, columns)
-        scaling, prior_scale = absorb_prior(scaling, self.prior_scale, width)
+        stated: dict[str, Any] | None = None
+        if self.priors:
+            own = self._column_names(columns)
+            stated, prior_scale = column_priors(self.priors, own, scaling, self.prior_scale, width, extra), 1.0
+        else:
+            scaling, prior_scale = absorb_prior(scaling, self.prior_scale, width)
         dtype = np.float32 if centred else rows.x.dtype
         require_room(rows.x, width, dtype)
         data = {"x": scaling.apply(rows.x, width, dtype), "y": rows.y}
         data |= {} if rows.offset is None else {"offset": rows.offset}
-        options = {"prior_scale": prior_scale, "intercept_scale": self.intercept_scale if self.fit_intercept else None}
+        intercept_scale = self.intercept_scale if self.fit_intercept else None
+        options: dict[str, Any] = {"prior_scale": prior_scale, "intercept_scale": intercept_scale, "priors": stated}
         if classes is not None:
             options["num_classes"] = len(classes) + 1
         model = in_units_of(FAMILIES[family](**options), scaling, width, extra)
@@ -162,6 +170,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
             tolerance=self.tolerance,
             prior_scale=self.prior_scale,
             intercept_scale=self.intercept_scale,
+            priors=self._formula_priors(),
             standardise=self.standardise,
             seed=_seed(self.random_state),
             method=self.method,
@@ -176,6 +185,10 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
             levels = flat[:1] if first else np.zeros(1)
             setattr(self, f"coef_{kind}", self._by_class(flat[None, first : first + count]))
             setattr(self, f"intercept_{kind}", self._by_class(levels))
+
+    def _formula_priors(self) -> Any:
+        """By the names of the formula, where an intercept is a capital one."""
+        return {"Intercept" if name == "intercept" else name: each for name, each in (self.priors or {}).items()}
 
     def _predict_groups(self, X: Any, offset: Any = None) -> Prediction:
         """Predictions by row; a group that was not fitted is a new one."""
@@ -210,7 +223,15 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
             setattr(self, f"coef_{kind}", self._by_class(flat[:count].reshape(heads, -1)))
             setattr(self, f"intercept_{kind}", self._by_class(levels))
 
+    def _column_names(self, columns: int) -> list[str]:
+        """Of the columns: their own, or by number."""
+        return [str(each) for each in getattr(self, "feature_names_in_", [f"x{place}" for place in range(columns)])]
+
     def _prior_note(self) -> str:
+        said = ", ".join(f"{name} ~ {each}" for name, each in (self.priors or {}).items())
+        return f"{self._default_note()}{', but ' if said else ''}{said}"
+
+    def _default_note(self) -> str:
         on = {
             "numbers": "standardised columns, and on columns of zeros and ones as they are",
             "all": "standardised columns",

@@ -235,9 +235,12 @@ def expected_failed_checks(estimator: Any) -> dict[str, str]:
 def _with_least_noise(model: Model) -> Model:
     """With a noise prior that vanishes towards 0, since rows that are fitted exactly would draw the mode there.
 
-    It is as if there were one more residual, of `LEAST_NOISE`.
+    It is as if there were one more residual, of `LEAST_NOISE`: nothing to the family's own prior, as which it goes, but
+    where rows are fitted to that accuracy.
     """
-    return replace(model, log_prior=partial(_least_noise_prior, model.log_prior))
+    assert model.parts is not None
+    prior = partial(_least_noise_prior, model.log_prior)
+    return replace(model, log_prior=prior, parts=model.parts._replace(log_prior=prior))
 
 
 def _least_noise_prior(log_prior: Any, theta: Any) -> Any:

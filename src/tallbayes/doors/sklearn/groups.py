@@ -16,13 +16,12 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
-from tallbayes.errors import DataError, InputError, explain
+from tallbayes.errors import DataError, InputError, explain, suggestion
 from tallbayes.formula.expressions import as_term
 from tallbayes.formula.fit import fit
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.results.groups.effects import EffectSource, effects, nothing_more
 from tallbayes.results.result import Result
-from tallbayes.rows.sources import suggestion
 
 DTYPES = [np.float64, np.float32]
 

@@ -17,7 +17,7 @@ A sparse matrix stays sparse until then: it is standardised a tile of rows at a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,11 +27,14 @@ import numpy as np
 from scipy.sparse import issparse
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.errors import DataError, InputError, explain
+from tallbayes.errors import DataError, InputError, explain, suggestion
 from tallbayes.estimator.estimates import Estimate
 from tallbayes.formula.units import own_extra, own_intercept, own_slopes
-from tallbayes.model.catalogue import Extra
+from tallbayes.model.catalogue import NOISE, SIGMA, Extra
 from tallbayes.model.model import Model
+from tallbayes.model.priors.assigned import require_kind
+from tallbayes.model.priors.named import as_prior, flat, normal
+from tallbayes.model.priors.prior import Prior
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
 from tallbayes.results.parts import Level
@@ -177,6 +180,45 @@ def absorb_prior(scaling: Scaling, prior_scale: Any, width: int) -> tuple[Scalin
     flat = np.isinf(scales)
     left = np.append(np.where(flat, np.inf, 1.0), np.ones(width - len(flat))) if flat.any() else 1.0
     return replace(scaling, scales=scaling.scales / np.where(flat, 1.0, scales)), left
+
+
+def column_priors(
+    given: Any, names: Sequence[str], scaling: Scaling, prior_scale: Any, width: int, extra: Extra | None
+) -> dict[str, Any]:
+    """Priors by name, for the family of a table of `width` columns that are not yet scaled by priors.
+
+    Of columns and of the rest they are in their own units, b = unit theta. Columns that are not named keep their normal
+    priors, and those beyond N(0, 1).
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(explain("priors by name, in a dict", repr(given), "{'x0': tb.priors.normal(0, 1)}"))
+    unit = scaling.response_scale
+    known = {"coefficients": range(len(names))} | {name: range(place, place + 1) for place, name in enumerate(names)}
+    beside = {"intercept": (scaling.response_mean, unit), "Intercept": (scaling.response_mean, unit)}
+    if extra is not None:
+        beside[extra.name] = (0.0, unit if extra.has_units else 1.0)
+    if SIGMA in given and extra == NOISE and SIGMA not in names:
+        given = {NOISE.name if name == SIGMA else name: each for name, each in given.items()}
+    columns = _default_priors(prior_scale, len(names), width)
+    found: dict[str, Any] = {"coefficients": columns}
+    for name in sorted(given, key=lambda each: each != "coefficients"):
+        if name not in known and name not in beside:
+            few = f"priors can be stated of {', '.join([*known, *beside][:20])}"
+            hint = suggestion(str(name), [*known, *beside], few)
+            raise InputError(explain("priors of columns or parameters", repr(name), hint))
+        positive = extra is not None and name == extra.name and name not in known
+        prior = require_kind(as_prior(given[name], name), name, positive)
+        if name in known:
+            for place in known[name]:
+                columns[place] = prior.within(0.0, unit / scaling.scales[place])
+        else:
+            found[name.lower()] = prior.within(*beside[name])
+    return found
+
+
+def _default_priors(prior_scale: Any, count: int, width: int) -> list[Prior]:
+    scales = np.broadcast_to(np.asarray(prior_scale, np.float64), count)
+    return [normal(0.0, each) if np.isfinite(each) else flat() for each in scales] + [normal()] * (width - count)
 
 
 def in_units_of(model: Model, scaling: Scaling, width: int, extra: Extra | None) -> Model:

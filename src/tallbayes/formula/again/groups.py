@@ -7,13 +7,12 @@ the one that was fitted is told by the number of rows of its groups, and by the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import DataError, explain
 from tallbayes.estimation.group_effects import known_groups, raw_means
-from tallbayes.formula.design_steps import Design
-from tallbayes.formula.groups.fit import mixed_model
 from tallbayes.groups.known import KnownGroups
 from tallbayes.groups.placing import gather, place_again
 from tallbayes.model.model import Model
@@ -23,12 +22,9 @@ from tallbayes.results.result import Result
 TOLERANCE = 0.05
 
 
-def gather_again(result: Result, read: Callable[[], tuple[Design, Model]], data: str) -> KnownGroups:
+def gather_again(result: Result, read: Callable[[], tuple[Model, Any, Any]], data: str) -> KnownGroups:
     """The groups of the table that is read, with nodes at the centre of the result's posterior."""
-    design, model = read()
-    # Priors do not matter to effects given theta.
-    model, rows = mixed_model(design, model)
-    placed = place_again(gather(model, rows, design.weights), kept_posterior(result).anchor, TOLERANCE)
+    placed = place_again(gather(*read()), kept_posterior(result).anchor, TOLERANCE)
     found = known_groups(placed)
     _require_same(result, found, data)
     return found

@@ -13,8 +13,9 @@ from tallbayes.errors import DataError, explain
 from tallbayes.formula.again.groups import gather_again
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
-from tallbayes.formula.fit import coefficient_scales, find_family, make_model
+from tallbayes.formula.fit import coefficient_scales, find_family, make_model, unknown_extra
 from tallbayes.formula.groups.fit import mixed_model
+from tallbayes.formula.priors.stated import read_priors
 from tallbayes.formula.standardising import read_rule
 from tallbayes.groups.placing import gather, place_again
 from tallbayes.model.model import Model
@@ -39,7 +40,7 @@ def with_rows(result: Result, settings: Mapping[str, Any]) -> Result:
     found = replace(result, fitted_source=cache(partial(_fitted_again, result, settings)), fit_table=table)
     if not has_groups(result):
         return found
-    again = partial(gather_again, result, partial(design_again, settings), str(data))
+    again = partial(gather_again, result, partial(_mixed_again, settings), str(data))
     return replace(found, effect_source=EffectSource(nothing_more, result.stored_effects, gather=again))
 
 
@@ -59,7 +60,17 @@ def design_again(settings: Mapping[str, Any]) -> tuple[Design, Model]:
     )
     chosen = {name: settings[name] for name in FAMILY_OPTIONS if settings.get(name) is not None}
     scales = coefficient_scales(_number(settings.get("prior_scale", 1.0)), design.names)
-    return design, make_model(known, make, design, scales, _number(settings.get("intercept_scale", 10.0)), chosen)
+    stated = read_priors(settings.get("prior"), design, unknown_extra(known, chosen))
+    intercept = _number(settings.get("intercept_scale", 10.0))
+    return design, make_model(known, make, design, scales, intercept, chosen, stated)
+
+
+def _mixed_again(settings: Mapping[str, Any]) -> tuple[Model, Any, Any]:
+    """The model with its groups, its rows and their weights; where parameters stand in R^d hangs on their priors."""
+    design, model = design_again(settings)
+    known = find_family(settings["family"])[0]
+    stated = read_priors(settings.get("prior"), design, unknown_extra(known, settings))
+    return *mixed_model(design, model, settings.get("group_scale") or 1.0, stated), design.weights
 
 
 def _number(given: Any) -> Any:
@@ -70,9 +81,7 @@ def _number(given: Any) -> Any:
 def _fitted_again(result: Result, settings: Mapping[str, Any]) -> Fitted:
     design, model = design_again(settings)
     if design.groups:
-        scales = settings.get("group_scale") or 1.0
-        gathered = gather(*mixed_model(design, model, scales), design.weights)
-        placed = place_again(gathered, kept_posterior(result).anchor, TOLERANCE)
+        placed = place_again(gather(*_mixed_again(settings)), kept_posterior(result).anchor, TOLERANCE)
     elif isinstance(design.rows, Stored):
         model, rows = check_stored(model, design.rows, design.weights)
         placed = place(model, rows, "float64", True, design.rows)

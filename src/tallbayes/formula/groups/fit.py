@@ -20,6 +20,8 @@ from tallbayes.estimation.estimate import estimate
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.groups.factors import Factors, crossed_factor, spread_of, with_factors
+from tallbayes.formula.priors.stated import StatedPriors, effect_term
+from tallbayes.formula.priors.words import group_scale_of
 from tallbayes.model.groups.integral import WEIGHT
 from tallbayes.model.groups.mixed import with_effects, with_information
 from tallbayes.model.groups.terms import EffectTerm, root_of, scales_and_correlations
@@ -39,7 +41,8 @@ class GroupQuestion:
 
     `model` is the family's for the fixed effects alone, reporting in the table's units; `design` holds its rows and the
     `groups`; `quantities`, and `options` with tolerances and weights, are those of `tb.estimate`. `scales` are those of
-    the half-normal priors of the effects' scales: one number, or one by the text of a term's groups.
+    the half-normal priors of the effects' scales: one number, or one by the text of a term's groups; `stated` has
+    priors by name.
     """
 
     design: Design
@@ -47,24 +50,28 @@ class GroupQuestion:
     quantities: Any
     options: Mapping[str, Any]
     scales: Any = 1.0
+    stated: StatedPriors = StatedPriors({})
 
 
 def fit_groups(question: GroupQuestion) -> Result:
     """The result of a mixed model."""
-    model, rows = mixed_model(question.design, question.model, question.scales)
+    model, rows = mixed_model(question.design, question.model, question.scales, question.stated)
     result = estimate(model, rows, question.quantities, **question.options)
     return with_factors(_factors(question, rows["y"]), result)
 
 
-def mixed_model(design: Design, fixed: Model, scales: Any = 1.0) -> tuple[Model, dict[str, Any]]:
+def mixed_model(
+    design: Design, fixed: Model, scales: Any = 1.0, stated: StatedPriors | None = None
+) -> tuple[Model, dict[str, Any]]:
     """A design's model with its effects by group, and the rows that it reads."""
     groups = _by_size(design)
     _require_few(groups[1:])
-    terms = tuple(_term(each, scales, place > 0) for place, each in enumerate(groups))
+    known, unit = stated or StatedPriors({}), design.encoding.response_scale
+    terms = tuple(_term(each, scales, place > 0, known, unit) for place, each in enumerate(groups))
     rows = _rows(design.rows, groups, terms)
     weights = rows[design.weights] if isinstance(design.weights, str) else design.weights
-    known = rows if weights is None else {**rows, WEIGHT: weights}
-    others = (with_information(fixed, each, place, known) for place, each in enumerate(terms[1:], 1))
+    weighted = rows if weights is None else {**rows, WEIGHT: weights}
+    others = (with_information(fixed, each, place, weighted) for place, each in enumerate(terms[1:], 1))
     terms = (terms[0], *others)
     scale = design.encoding.response_scale
     model = with_effects(fixed, *terms, names=groups[0].names)
@@ -80,7 +87,8 @@ def _factors(question: GroupQuestion, response: Any) -> Factors:
     """Those beside the first, whose effects stand after all other parameters."""
     design = question.design
     groups = _by_size(design)
-    terms = [_term(each, question.scales, place > 0) for place, each in enumerate(groups)]
+    unit = design.encoding.response_scale
+    terms = [_term(each, question.scales, place > 0, question.stated, unit) for place, each in enumerate(groups)]
     assert question.model.structure is not None
     place, crossed = len(question.model.structure.keys), []
     place += sum(len(_scale_names(*each)) for each in zip(groups, terms, strict=True))
@@ -101,22 +109,9 @@ def by_name(group: GroupDesign) -> str:
     return ":".join(group.term.by)
 
 
-def priors_in_words(groups: tuple[GroupDesign, ...], scales: Any) -> str:
-    parts = [f"scales of effects by {by_name(each)} half-normal({_scale(each, scales):g})" for each in groups]
-    if any(each.term.correlated and len(each.names) > 1 for each in groups):
-        parts.append("their correlations LKJ(2)")
-    return ", ".join(parts)
-
-
-def _scale(group: GroupDesign, scales: Any) -> float:
-    if not isinstance(scales, Mapping):
-        return float(scales)
-    return float(scales.get(by_name(group), 1.0))
-
-
-def _term(group: GroupDesign, scales: Any, explicit: bool) -> EffectTerm:
+def _term(group: GroupDesign, scales: Any, explicit: bool, stated: StatedPriors, response: float) -> EffectTerm:
     levels = len(group.levels) if explicit else 0
-    return EffectTerm(by_name(group), len(group.names), group.term.correlated, _scale(group, scales), levels)
+    return effect_term(stated, group, group_scale_of(by_name(group), scales), levels, response)
 
 
 def _require_few(others: list[GroupDesign]) -> None:

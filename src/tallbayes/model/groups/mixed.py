@@ -6,7 +6,8 @@ Of the terms t the first is integrated out: its groups are rows (`integral`), an
 normal, with L L^T = D, so that nothing happens to it as a scale goes to nothing. The effects of the others, crossed or
 nested, are parameters like any other.
 
-Scales are half-normal a priori; R is LKJ, of shape eta: with partial correlations r_jk, in columns k < j,
+Scales are half-normal a priori, unless other laws are stated; R is LKJ, of shape eta: with partial correlations r_jk,
+in columns k < j,
 
     p(r_jk) ~ (1 - r_jk^2)^(eta + (q - 2 - k) / 2 - 1)      each by itself
 
@@ -21,7 +22,7 @@ A row is that of the family with "z0" (q,) of the term that is integrated, and f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,9 +38,9 @@ from tallbayes.model.groups.reads import read_place
 from tallbayes.model.groups.terms import EffectTerm, Stretched, root_of, stretch
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
+from tallbayes.model.priors.assigned import log_density, runs_of
 from tallbayes.programs.later import jax, jnp
 
-SHAPE = 2.0
 # Of what their noise's scale is 1, rows say less of eta by its square.
 IN_UNITS_OF_NOISE = ("linear", "student_t")
 # Linear predictors that are tried, and rows that they are tried on.
@@ -68,16 +69,17 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             constraints[f"correlations{place}"] = correlation
         if place:
             constraints[f"effects{place}"] = Stretched(term, place)
+    prior = partial(_prior, parts.scales if parts.priors is None else parts.priors.leaves, terms)
     likelihood = partial(_likelihood, parts.density, extra, layout, terms)
     return replace(
         model,
-        log_prior=partial(_prior, parts.scales, terms),
+        log_prior=prior,
         log_likelihood=likelihood,
         initial=partial(_start, model.initial, terms),
         predictor=None,
         layout=Layout(),
         log_concave=False,
-        parts=parts._replace(terms=terms),
+        parts=parts._replace(terms=terms, log_prior=prior),
         check=partial(_check, model.check, terms),
         constraints=constraints,
         groups=Groups(
@@ -195,10 +197,17 @@ def _likelihood(
     return density(eta if extra is None else jnp.stack([eta, jnp.log(theta[extra])]), row)
 
 
-def _prior(scales: dict[str, Any], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
-    total = sum(-0.5 * jnp.sum((theta[name] / scale) ** 2) for name, scale in scales.items())
+def _prior(own: Mapping[str, Any], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
+    """`own` are the scales of the family's Gaussian priors, or the laws that were stated."""
+    if any(isinstance(each, tuple) for each in own.values()):
+        total = log_density(own, theta)
+    else:
+        total = sum(-0.5 * jnp.sum((theta[name] / scale) ** 2) for name, scale in own.items())
     for place, term in enumerate(terms):
-        total = total - 0.5 * jnp.sum((theta[f"scales{place}"] / term.scale) ** 2)
+        if term.laws:
+            total = total + sum(run.log_density(theta[f"scales{place}"]) for run in runs_of(term.laws))
+        else:
+            total = total - 0.5 * jnp.sum((theta[f"scales{place}"] / term.scale) ** 2)
         if term.correlations:
             total = total + jnp.sum(powers_of(term) * jnp.log1p(-(theta[f"correlations{place}"] ** 2)))
         if place:
@@ -210,7 +219,7 @@ def _prior(scales: dict[str, Any], terms: tuple[EffectTerm, ...], theta: Any) ->
 
 def powers_of(term: EffectTerm) -> np.ndarray:
     """a of (1 - r_jk^2)^a, the prior of every partial correlation."""
-    return np.array([SHAPE + (term.size - 2 - k) / 2 - 1 for j in range(term.size) for k in range(j)])
+    return np.array([term.shape + (term.size - 2 - k) / 2 - 1 for j in range(term.size) for k in range(j)])
 
 
 def _start(initial: Callable[[Any], Any], terms: tuple[EffectTerm, ...], row: Any) -> dict[str, Any]:

@@ -26,16 +26,20 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.groups.matrices import cholesky, solve_lower
+from tallbayes.model.priors.prior import Prior
 from tallbayes.programs.later import jax, jnp
 
 MOST_EFFECTS = 3
+# Of LKJ's prior, where none is stated.
+SHAPE = 2.0
 
 
 @dataclass(frozen=True)
 class EffectTerm:
     """Effects of a factor: what it is called, how many numbers each of its levels has and whether these are correlated,
     the scale of the half-normal priors of their scales. For a term that is not integrated also how many levels, what
-    the rows of each say of its effect (C, flat; nothing if empty), and the noise's scale that this is in units of."""
+    the rows of each say of its effect (C, flat; nothing if empty), and the noise's scale that this is in units of.
+    `laws` are priors in the place of the half-normal ones, one a scale, `shape` is that of LKJ's."""
 
     by: str
     size: int = 1
@@ -44,11 +48,16 @@ class EffectTerm:
     levels: int = 0
     information: tuple[float, ...] = ()
     noise: str | None = None
+    laws: tuple[Prior, ...] = ()
+    shape: float = SHAPE
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= MOST_EFFECTS:
             got = f"{self.size} of {self.by!r}"
             raise ModelError(explain(f"1 to {MOST_EFFECTS} effects a group", got, "fewer slopes that vary"))
+        if self.laws and len(self.laws) != self.size:
+            hint = "one for each of its effects"
+            raise ModelError(explain(f"{self.size} priors of the scales of {self.by!r}", f"{len(self.laws)}", hint))
         if not (np.isfinite(self.scale) and self.scale > 0):
             raise ModelError(explain(f"a prior scale > 0 of the effects of {self.by!r}", repr(self.scale), "1.0"))
 

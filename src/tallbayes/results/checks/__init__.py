@@ -5,4 +5,5 @@ responses    a response of every family, given theta and effects
 simulation   `Simulation`: replicated responses, a batch of rows at a time
 statistics   sums over rows, and what is made of them
 check        `Check`, and the door
+before       `PriorPredictive`: what the prior believes before a fit
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain, require_extra
+from tallbayes.errors import InputError, explain, require_extra, suggestion
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.draws.rejection import Taken, draw_by_rejection, draw_from_stored
@@ -76,8 +76,6 @@ class PosteriorDraws:
     def __getitem__(self, label: str) -> Floats:
         """Those of one number by its name."""
         if label not in self.labels:
-            from tallbayes.rows.sources import suggestion
-
             among = f"{', '.join(self.labels[:8])} and so on"
             raise InputError(explain("the name of a parameter", repr(label), suggestion(label, self.labels, among)))
         return np.asarray(self.flat[:, self.labels.index(label)])
@@ -266,8 +264,6 @@ def space_of(result: Result) -> Any:
 def _place(names: Sequence[Any], level: object, by: str) -> int:
     found = [place for place, each in enumerate(names) if each == level or str(each) == str(level)]
     if not found:
-        from tallbayes.rows.sources import suggestion
-
         texts = [str(each) for each in names]
         among = f"{', '.join(texts[:8])} and so on"
         raise InputError(explain(f"a group of {by!r}", repr(level), suggestion(str(level), texts, among)))

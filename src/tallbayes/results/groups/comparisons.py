@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain
+from tallbayes.errors import InputError, explain, suggestion
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.moments import Floats
 from tallbayes.posterior.effects import ContrastNumbers, OfContrast, contrast_of
@@ -24,7 +24,6 @@ from tallbayes.results.coefficients import Number
 from tallbayes.results.fitted import kept_posterior
 from tallbayes.results.groups.predictions import Mixed, known_of
 from tallbayes.results.result import Result
-from tallbayes.rows.sources import suggestion
 
 if TYPE_CHECKING:
     from tallbayes.formula.encoding import Encoding

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain, require_extra
+from tallbayes.errors import InputError, explain, require_extra, suggestion
 from tallbayes.moments import Floats
 from tallbayes.rows.atomic import replacing
 
@@ -61,8 +61,6 @@ class Effects:
         """Which of the groups goes by this name."""
         found = [place for place, each in enumerate(self.levels) if each == level or str(each) == str(level)]
         if not found:
-            from tallbayes.rows.sources import suggestion
-
             names = [str(each) for each in self.levels]
             among = f"{', '.join(names[:8])} and so on"
             raise InputError(explain(f"a group of {self.by!r}", repr(level), suggestion(str(level), names, among)))

@@ -70,7 +70,7 @@ class Mixed:
             for later, place in enumerate(order)
         )
         family, posterior = _family(result, encoding), kept_posterior(result)
-        terms = (terms[0], *_as_fitted(terms[1:], family, posterior))
+        terms = _with_scales((terms[0], *_as_fitted(terms[1:], family, posterior)), posterior)
         model = with_effects(family, *terms)
         assert callable(model.initial)
         space, start = make_space(model.initial({"x": np.zeros(len(encoding.coding.names) or 1)}), model.constraints)
@@ -111,6 +111,18 @@ def _as_fitted(terms: tuple[EffectTerm, ...], family: Model, posterior: Posterio
         replace(term, information=part.numbers[3:], noise=extra if part.numbers[2] >= 0 else None)
         for term, part in zip(terms, stretched, strict=True)
     ]
+
+
+def _with_scales(terms: tuple[EffectTerm, ...], posterior: Posterior) -> tuple[EffectTerm, ...]:
+    """Terms whose scales stand in R^d where the fit has them, by the width of their priors."""
+    parts = () if posterior.reading is None else posterior.reading.parts
+    scales = [part.numbers[0] for part in parts if part.kind == "half_normal"]
+    if len(scales) != len(terms):
+        return terms
+    # As leaves of theta are: by name.
+    order = sorted(range(len(terms)), key=lambda place: f"scales{place}")
+    by_place = dict(zip(order, scales, strict=True))
+    return tuple(replace(term, scale=by_place[place]) for place, term in enumerate(terms))
 
 
 def known_of(result: Result) -> KnownGroups | None:

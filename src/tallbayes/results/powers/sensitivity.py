@@ -8,6 +8,7 @@ priorsense). Read off what a fit kept, without sampling anew and without rows.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,8 @@ class Sensitivity:
 
     `values` are (densities, parameters, 2), mean and sd last, with `standard_errors` and `bias_bounds`; densities are
     the parts of the prior by name, if it has any, then "prior", the whole of it, and "likelihood". A slope at power 1:
-    doubling itself moves a mean by roughly so much. `threshold` is what counts as sensitive.
+    doubling itself moves a mean by roughly so much. `threshold` is what counts as sensitive, `priors` are those that
+    were stated, by name and in words.
     """
 
     names: tuple[str, ...]
@@ -54,6 +56,7 @@ class Sensitivity:
     bias_bounds: Floats
     threshold: float = THRESHOLD
     notes: tuple[str, ...] = ()
+    priors: tuple[tuple[str, str], ...] = ()
 
     @property
     def errors(self) -> Floats:
@@ -71,6 +74,12 @@ class Sensitivity:
         """Parameters, those first whose mean or sd hangs most on the prior."""
         size = np.abs(self.values[self._place(PRIOR)]).max(axis=1)
         return tuple(self.names[place] for place in np.argsort(-size, kind="stable"))
+
+    def stated(self, part: str) -> str:
+        """The prior that was stated for a part, in words: that of its name, or of the term that it is of."""
+        words = dict(self.priors)
+        term = re.sub(r"\[[^\[\]]*\]", "", part)
+        return words.get(part, words.get(term, ""))
 
     def most(self, density: str) -> float:
         """The most that it moves any mean or sd."""
@@ -165,7 +174,9 @@ def sensitivity(result: Result) -> Sensitivity:
     values, errors, bounds = (
         np.stack([getattr(each, what) for each in found]) for what in ("value", "standard_error", "bias_bound")
     )
-    return Sensitivity(tuple(names), densities, values, errors, bounds + left * np.abs(values), notes=_notes(result))
+    bounds = bounds + left * np.abs(values)
+    priors = () if target.parts is None else target.parts.words
+    return Sensitivity(tuple(names), densities, values, errors, bounds, notes=_notes(result), priors=priors)
 
 
 def _notes(result: Result) -> tuple[str, ...]:
