@@ -55,7 +55,7 @@ _HOMES = {
     "rank": "leave_one_out.ranking",
     "write_table": "rows.writing",
 }
-_MODULES = {"baselines": "baselines", "constraints": "model.constraints", "families": "model.families"}
+_MODULES = {"baselines": "baselines", "constraints": "model.constraints", "families": "model.families", "priors": "model.priors"}
 
 __all__ = [
     "Anchored",
@@ -104,6 +104,7 @@ __all__ = [
     "load",
     "merge_ledgers",
     "open_table",
+    "priors",
     "rank",
     "write_table",
 ]
@@ -125,7 +126,7 @@ if TYPE_CHECKING:
     from tallbayes.methods.multilevel import Multilevel
     from tallbayes.methods.randomised import Randomised, Randomized
     from tallbayes.methods.weighted import Weighted
-    from tallbayes.model import constraints, families
+    from tallbayes.model import constraints, families, priors
     from tallbayes.model.groups.integral import Groups
     from tallbayes.model.model import Model
     from tallbayes.programs.disk_cache import cache_programs

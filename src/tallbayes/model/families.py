@@ -5,6 +5,7 @@
 Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}. theta is the coefficient vector (d,); where there is
 more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given), and "noise_scale" or
 "overdispersion", which are positive and have half-normal priors. `prior_scale` is one number or one for every column.
+A shrinkage `prior` of `tb.priors` stands in its place for all coefficients together.
 """
 
 from __future__ import annotations
@@ -23,23 +24,28 @@ from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import FamilyParts, Model
 from tallbayes.model.noise import Noise
+from tallbayes.model.priors.shrinkage import ShrinkagePrior, require_shrinkage
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
 from tallbayes.programs.later import jax, jnp
 
 Scale = Any
 
 
-def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+def logistic(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, prior: ShrinkagePrior | None = None
+) -> Model:
     """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)).
 
     >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
     """
-    return _model("logistic", densities.logistic, prior_scale, intercept_scale)
+    return _shrunk(_model("logistic", densities.logistic, prior_scale, intercept_scale), prior)
 
 
-def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+def probit(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, prior: ShrinkagePrior | None = None
+) -> Model:
     """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
-    return _model("probit", densities.probit, prior_scale, intercept_scale)
+    return _shrunk(_model("probit", densities.probit, prior_scale, intercept_scale), prior)
 
 
 def linear(
@@ -47,6 +53,7 @@ def linear(
     prior_scale: Scale = 1.0,
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
+    prior: ShrinkagePrior | None = None,
 ) -> Model:
     """Linear regression: y ~ N(eta, noise_scale^2); noise_scale=None is unknown, half-normal a priori.
 
@@ -54,10 +61,10 @@ def linear(
     """
     if noise_scale is None:
         half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
-        return _model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal)
+        return _shrunk(_model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal), prior)
     known = _require_positive("noise_scale", noise_scale)
     density = partial(densities.linear, known)
-    return _model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known))
+    return _shrunk(_model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known)), prior)
 
 
 def student_t(
@@ -66,6 +73,7 @@ def student_t(
     prior_scale: Scale = 1.0,
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
+    prior: ShrinkagePrior | None = None,
 ) -> Model:
     """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
     freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
@@ -73,23 +81,30 @@ def student_t(
         half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
         unknown = partial(densities.student_t_unknown, freedom)
         noise = Noise("student_t", None, freedom)
-        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal, noise=noise)
+        return _shrunk(_model("student_t", unknown, prior_scale, intercept_scale, half_normal, noise=noise), prior)
     known = _require_positive("noise_scale", noise_scale)
     density = partial(densities.student_t, freedom, known)
-    return _model("student_t", density, prior_scale, intercept_scale, noise=Noise("student_t", known, freedom))
+    noise = Noise("student_t", known, freedom)
+    return _shrunk(_model("student_t", density, prior_scale, intercept_scale, noise=noise), prior)
 
 
-def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+def poisson(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, prior: ShrinkagePrior | None = None
+) -> Model:
     """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
-    return _model("poisson", densities.poisson, prior_scale, intercept_scale)
+    return _shrunk(_model("poisson", densities.poisson, prior_scale, intercept_scale), prior)
 
 
 def negative_binomial(
-    prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    overdispersion_prior_scale: float = 1.0,
+    prior: ShrinkagePrior | None = None,
 ) -> Model:
     """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
     half_normal = _require_positive("overdispersion_prior_scale", overdispersion_prior_scale)
-    return _model("negative_binomial", densities.negative_binomial, prior_scale, intercept_scale, half_normal)
+    density = densities.negative_binomial
+    return _shrunk(_model("negative_binomial", density, prior_scale, intercept_scale, half_normal), prior)
 
 
 def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
@@ -155,6 +170,25 @@ def _model(
         family=name,
         noise=noise or Noise(name),
         parts=FamilyParts(density, scales),
+    )
+
+
+def _shrunk(model: Model, prior: ShrinkagePrior | None) -> Model:
+    """With a shrinkage prior of all coefficients in place of the Gaussian one, if there is any.
+
+    The log prior is then that of all else, since that of the coefficients has no form without their scales.
+    """
+    if prior is None:
+        return model
+    assert model.parts is not None
+    scales: dict[str, Any] = {**model.parts.scales, "coefficients": np.inf}
+    prior = require_shrinkage(prior)
+    return replace(
+        model,
+        log_prior=partial(_gaussian_prior, scales if len(scales) > 1 else np.inf),
+        parts=model.parts._replace(scales=scales),
+        shrinkage=prior,
+        log_concave=False,
     )
 
 

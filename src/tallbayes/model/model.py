@@ -23,6 +23,7 @@ from tallbayes.model.groups.reads import Reads
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
+from tallbayes.model.priors.shrinkage import ShrinkagePrior
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.programs.later import jax, jnp
@@ -57,6 +58,8 @@ class Model:
     `noise` is how y scatters in a family, `parts` what it is made of. With `groups` every group of rows has an effect b
     of its own, which is integrated out, and `log_likelihood(theta, b, row)` is that of one row given it.
 
+    With `shrinkage` a family's coefficients have that prior, and the log prior is that of all else.
+
     `notes` are told with every result: what a door made of the model.
 
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
@@ -89,6 +92,7 @@ class Model:
     parts: FamilyParts | None = None
     groups: Groups | None = None
     notes: tuple[str, ...] = ()
+    shrinkage: ShrinkagePrior | None = None
 
 
 @dataclass(frozen=True)
