@@ -55,7 +55,12 @@ _HOMES = {
     "rank": "leave_one_out.ranking",
     "write_table": "rows.writing",
 }
-_MODULES = {"baselines": "baselines", "constraints": "model.constraints", "families": "model.families", "priors": "model.priors"}
+_MODULES = {
+    "baselines": "baselines",
+    "constraints": "model.constraints",
+    "families": "model.families",
+    "priors": "model.priors",
+}
 
 __all__ = [
     "Anchored",

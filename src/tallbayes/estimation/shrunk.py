@@ -10,29 +10,33 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, MethodError, NoConvergenceError, explain
 from tallbayes.estimation.question import Question, read_changes
-from tallbayes.estimation.shrunk_result import Described, conclude_shrunk
-from tallbayes.estimation.small import checked_rows, reading_of, unit_of
+from tallbayes.estimation.shrunk_result import Described, anchor_of, conclude_shrunk, posterior_of
+from tallbayes.estimation.small import checked_rows, fitted_rows, reading_of, unit_of
 from tallbayes.estimator.estimates import Status
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
 from tallbayes.progress import Progress, Report, reporter, teller
+from tallbayes.results.coefficients import INTERVAL, end_unit
 from tallbayes.results.result import Result
 from tallbayes.setup.preparation import check_stored
 from tallbayes.shrinkage.assessment import Findings
 from tallbayes.shrinkage.laws import Facts, facts_of, law_of
-from tallbayes.shrinkage.rounds import Shrinking, shrink_up
-from tallbayes.shrinkage.site import Site, mended
-from tallbayes.watch import aside, begin, current, watching
+from tallbayes.shrinkage.rounds import DRAWS, Shrinking, shrink_up
+from tallbayes.shrinkage.site import LikelihoodSite, mended
+from tallbayes.watch import OutOfTime, aside, begin, current, watching
 from tallbayes.weighing.balance import find_mode, whitening_of
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 
+# Of draws that are kept, at the most: for interval ends.
+MOST_SEGMENTS = 1_024
 # Numbers of x: they are held as float64. Columns: a sweep of a chain takes their cube.
 MOST_NUMBERS, MOST_COLUMNS = 2**28, 1_000
 # Where the climb to a first centre has a Gaussian prior: so wide, in sds of the response to an sd of a column.
@@ -71,19 +75,44 @@ def _finished(asked: Question, run: Shrinking, described: Described, report: Rep
     status = shrink_up(run, tolerance, asked.budget.max_evaluations, partial(_tell, report, described, run))
     if asked.keep_posterior and status is Status.converged:
         run.weigh_for_draws(asked.budget.max_evaluations)
+        if asked.accuracy.interval is not None:
+            status = _sharpened(asked, run, described, asked.accuracy.interval)
     now = run.findings()
     described = replace(described, seconds_before=described.seconds_before + time.monotonic() - started)
     found = conclude_shrunk(
         run, described, status, now, tolerance(now), asked.keep_posterior, asked.settings("float64")
     )
-    return replace(found, continuation=partial(_extend, asked, run, described))
+    source = cache(partial(fitted_rows, asked)) if asked.stored is None else None
+    return replace(found, continuation=partial(_extend, asked, run, described), fitted_source=source)
+
+
+def _sharpened(asked: Question, run: Shrinking, described: Described, tolerance: float) -> Status:
+    """More draws, until the ends of all intervals err by no more than so many posterior sds."""
+    try:
+        while True:
+            run.weigh(len(run.kept))
+            ends = posterior_of(run, anchor_of(run, described), described).quantile(INTERVAL)
+            lower, upper = ends.flat_value.reshape(2, -1)
+            over = float(np.max(ends.flat_error / np.tile(tolerance * end_unit(lower, upper), 2)))
+            if over <= 1:
+                return Status.converged
+            if len(run.segments) >= MOST_SEGMENTS:
+                return Status.max_levels
+            more = ceil(len(run.segments) * min(max(1.1 * over**2, 1.2), 4.0))
+            if (
+                run.evaluations + (more - len(run.segments)) * DRAWS * run.regression.num_rows
+                > asked.budget.max_evaluations
+            ):
+                return Status.max_evaluations
+            run.sweep(min(more, MOST_SEGMENTS))
+    except (OutOfTime, KeyboardInterrupt) as end:
+        return Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
 
 
 def _extend(asked: Question, run: Shrinking, described: Described, **changes: Any) -> Result:
     """Go on to another tolerance or budget, in a run of its own: the result it goes on from stays as it was."""
     changed = read_changes(asked, **changes)
     question = changed.applied(asked)
-    _require_no_intervals(question)
     with reporter(changed.progress) as report, watching(changed.budget.max_seconds, teller(report)) as watch:
         return _finished(question, run.copy(), described, report, watch.started)
 
@@ -95,11 +124,10 @@ def _names_of(asked: Question) -> tuple[str, ...]:
     if asked.ledger is not None:
         hint = "ledger=None, and result.save(path) for the answer"
         raise InputError(explain("no ledger beside a shrinkage prior", repr(str(asked.ledger)), hint))
-    _require_no_intervals(asked)
     wanted = asked.quantities
     names = ("mean", "sd") if wanted is None else (wanted,) if isinstance(wanted, str) else wanted
     if isinstance(names, Mapping) or not names or not all(isinstance(each, str) for each in names):
-        hint = 'quantities=None, and result.posterior.expectation(function) afterwards'
+        hint = "quantities=None, and result.posterior.expectation(function) afterwards"
         raise InputError(explain('"mean" and "sd" of a model with a shrinkage prior', "functions", hint))
     unknown = sorted(set(names) - {"mean", "sd"})
     if unknown:
@@ -110,19 +138,15 @@ def _names_of(asked: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _require_no_intervals(asked: Question) -> None:
-    if asked.accuracy.interval is not None:
-        hint = "interval_tolerance=None; interval ends have errors of their own, and a finer tolerance sharpens them"
-        raise InputError(explain("no interval_tolerance beside a shrinkage prior", f"{asked.accuracy.interval:g}", hint))
-
-
 def _rows_of(asked: Question) -> tuple[Model, dict[str, Any]]:
     if asked.stored is None:
         model, rows = checked_rows(asked)
     else:
         model, rows = check_stored(asked.model, asked.stored, asked.weights)
     if not isinstance(rows, dict) or "y" not in rows or (model.layout.indexed is None and "x" not in rows):
-        raise DataError(explain('rows with "x" and "y"', f"{type(rows).__name__}", "a dict, or a table of these fields"))
+        raise DataError(
+            explain('rows with "x" and "y"', f"{type(rows).__name__}", "a dict, or a table of these fields")
+        )
     count, width = len(rows["y"]), model.layout.width(rows)
     if width > MOST_COLUMNS:
         hint = "fewer columns: a sweep takes the cube of their number"
@@ -138,7 +162,7 @@ def _set_up(asked: Question, model: Model, rows: Any, names: tuple[str, ...]) ->
     regression = plain_regression(model, rows, unit_of(model, rows))
     width = model.layout.width(rows)
     centre, covariance, passes = _first_centre(regression, width)
-    site = Site.about(regression, centre, covariance)
+    site = LikelihoodSite.about(regression, centre, covariance)
     facts = _facts(model, regression, centre)
     assert model.shrinkage is not None
     law = law_of(model.shrinkage, width, facts)

@@ -2,26 +2,25 @@
 
 Beside means and sds of the parameters there are
 
-    kept                1 - kappa_j = v_j / (v_j + 1 / Lambda_jj), the part of what the rows say of a coefficient that the
-                        prior lets stand: near 1 of a signal, near 0 of what is shrunk; Lambda_jj is the curvature of the
-                        log likelihood in it
+    kept                1 - kappa_j = v_j / (v_j + 1 / Lambda_jj), the part of what the rows say of a coefficient that
+                        the prior lets stand: near 1 of a signal, near 0 of what is shrunk; Lambda_jj is the curvature
+                        of the log likelihood in it
     effective_nonzero   the sum of these
     log_global_scale    and what else all coefficients share, each with its mean and sd
 
-What is kept as a posterior are draws at the ends of segments, as often as their weights say, by chain: a chain counts as
-one sample, so that errors of what is asked afterwards need no word on how its draws hang together.
+What is kept as a posterior are draws of the chains, as often as their weights say: a chain counts as one sample, so
+that errors of what is asked afterwards need no word on how its draws hang together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.errors import InputError, explain
 from tallbayes.estimation.small import regression_record
 from tallbayes.estimator.estimates import Estimate, Status
 from tallbayes.estimator.levels import Stream
@@ -32,11 +31,11 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.parts import Cost, DrawWeights, Rates
 from tallbayes.results.result import Result
-from tallbayes.shrinkage.assessment import Findings, Read, Weighed
+from tallbayes.shrinkage.assessment import Findings, Readings, WeighedDraws
 from tallbayes.shrinkage.chains import CHAINS, SEGMENT
 from tallbayes.shrinkage.rounds import Shrinking
 from tallbayes.shrinkage.scales import ScaleLaw
-from tallbayes.shrinkage.site import Site, mended
+from tallbayes.shrinkage.site import LikelihoodSite, mended
 from tallbayes.structure import Structure
 from tallbayes.views.numbers import neat
 
@@ -48,8 +47,8 @@ BOTH = Structure.container("dict", [("mean", Structure.leaf(())), ("sd", Structu
 
 
 @dataclass(frozen=True)
-class Component:
-    """One estimate: its name and shape, and where its numbers stand among those read (see `Read`)."""
+class ShrunkAnswer:
+    """One estimate: its name and shape, and where its numbers stand among those read (see `Readings`)."""
 
     name: str
     structure: Structure
@@ -68,27 +67,34 @@ class Described:
     reading: Reading
     matrix: Floats
     at: Floats
-    components: tuple[Component, ...]
+    components: tuple[ShrunkAnswer, ...]
     passes: float
     # Of runs that this one goes on from, and of its own once it has ended.
     seconds_before: float = 0.0
 
     @classmethod
     def of(
-        cls, model: Model, reading: Reading, matrix: Floats, law: ScaleLaw, site: Site, names: tuple[str, ...], passes: float
+        cls,
+        model: Model,
+        reading: Reading,
+        matrix: Floats,
+        law: ScaleLaw,
+        site: LikelihoodSite,
+        names: tuple[str, ...],
+        passes: float,
     ) -> Described:
         m, p = len(matrix), site.columns
         parameters = tuple(range(m)), tuple(range(m, 2 * m))
         told = [
-            Component(name, reading.structure, parameters[0], parameters[1] if name == "sd" else (-1,) * m)
+            ShrunkAnswer(name, reading.structure, parameters[0], parameters[1] if name == "sd" else (-1,) * m)
             for name in names
         ]
-        told.append(Component("kept", Structure.leaf((p,)), tuple(range(2 * m, 2 * m + p)), (-1,) * p))
-        told.append(Component("effective_nonzero", Structure.leaf(()), (2 * m + p,), (-1,)))
+        told.append(ShrunkAnswer("kept", Structure.leaf((p,)), tuple(range(2 * m, 2 * m + p)), (-1,) * p))
+        told.append(ShrunkAnswer("effective_nonzero", Structure.leaf(()), (2 * m + p,), (-1,)))
         shared = tuple(law.shared(law.start(np.zeros(1))))
         for place, name in enumerate(shared):
             first = 2 * m + p + 1 + place
-            told.append(Component(name, BOTH, (first, first), (-1, first + len(shared))))
+            told.append(ShrunkAnswer(name, BOTH, (first, first), (-1, first + len(shared))))
         described = cls(model, reading, matrix, np.zeros(m), tuple(told), passes)
         return cls(model, reading, matrix, described._reported(site.centre[None])[0], tuple(told), passes)
 
@@ -100,10 +106,12 @@ class Described:
         return np.hstack([moved, moved**2, kept, kept.sum(axis=1, keepdims=True), numbers, numbers**2])
 
     @property
-    def answers(self) -> Read:
-        first, second = (np.concatenate([getattr(each, side) for each in self.components]) for side in ("first", "second"))
+    def answers(self) -> Readings:
+        first, second = (
+            np.concatenate([getattr(each, side) for each in self.components]) for side in ("first", "second")
+        )
         at = np.where(first < len(self.at), self.at[np.minimum(first, len(self.at) - 1)], 0.0)
-        return Read(first, second, at)
+        return Readings(first, second, at)
 
     @property
     def labels(self) -> list[str]:
@@ -138,7 +146,7 @@ def conclude_shrunk(
         each.name: Estimate(each.name, each.structure, *numbers)
         for each, *numbers in described.split(now.value, error, bias, freedom, allowed)
     }
-    anchor = _anchor(run, described)
+    anchor = anchor_of(run, described)
     names, rows = list(estimates), run.regression.num_rows
     sound = known and run.weighed is not None and not run.weighed.trouble
     return Result(
@@ -155,16 +163,10 @@ def conclude_shrunk(
         posterior=posterior_of(run, anchor, described) if keep and sound else None,
         regression=regression_record(described.model),
         weighing=_summary(run.weighed),
-        fitted_source=_refuse,
     )
 
 
-def _refuse() -> NoReturn:
-    hint = "prior_scale in place of prior; means, sds, predictions, comparisons and draws are there for both"
-    raise InputError(explain("a prior of coefficients one by one, for this question", "a shrinkage prior", hint))
-
-
-def _summary(weighed: Weighed | None) -> DrawWeights:
+def _summary(weighed: WeighedDraws | None) -> DrawWeights:
     """Of none where there was no time."""
     about = "of chains on a Gaussian likelihood"
     if weighed is None:
@@ -188,7 +190,7 @@ def _notes(run: Shrinking, described: Described, now: Findings) -> tuple[str, ..
     return tuple(told)
 
 
-def _about_shared(weighed: Weighed, described: Described) -> Iterator[str]:
+def _about_shared(weighed: WeighedDraws, described: Described) -> Iterator[str]:
     """Median and interval of the scales that are known by their logarithms."""
     values = weighed.values.reshape(-1, weighed.values.shape[-1])
     for each in described.components:
@@ -202,7 +204,7 @@ def _about_shared(weighed: Weighed, described: Described) -> Iterator[str]:
         yield f"scales: {name} {neat(middle, 2)}, 95% from {neat(low, 2)} to {neat(high, 2)}"
 
 
-def _anchor(run: Shrinking, described: Described) -> Anchor:
+def anchor_of(run: Shrinking, described: Described) -> Anchor:
     """The Gaussian of the posterior's own mean and covariance, as weighed draws have them."""
     weighed, site = run.weighed, run.site
     points = _drawn(run, run.kept)

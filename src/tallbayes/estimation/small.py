@@ -183,10 +183,10 @@ def _finished(
     )
     extend = partial(_extend, asked, method, model)
     found = finish_weighing(weighing, asked, method, started, describe, extend)
-    return found if isinstance(found, HandedOver) else replace(found, fitted_source=cache(partial(_fitted, asked)))
+    return found if isinstance(found, HandedOver) else replace(found, fitted_source=cache(partial(fitted_rows, asked)))
 
 
-def _fitted(asked: Question) -> Fitted:
+def fitted_rows(asked: Question) -> Fitted:
     """The rows where compiled programs can read them."""
     placed = place(*checked_rows(asked), "float64", True, None)
     return Fitted(placed.target, placed.table)

@@ -132,6 +132,8 @@ class Target:
     noise: Noise | None = field(default=None, compare=False)
     integrated: Integrated | None = None
     parts: FamilyParts | None = field(default=None, compare=False, repr=False)
+    # Whose log prior is not all of the prior.
+    shrinkage: ShrinkagePrior | None = None
 
     @property
     def dimension(self) -> int:
@@ -224,6 +226,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         noise=model.noise,
         integrated=None if integral is None else _integrated(integral, space, start, row),
         parts=model.parts,
+        shrinkage=model.shrinkage,
     )
     return target, start
 

@@ -23,7 +23,7 @@ AS_GOOD_AS_EQUAL = 0.98
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
+class WeighedDraws:
     """Draws with log w, (draws, chains), and what is read of them, (draws, chains, numbers)."""
 
     log_weights: Floats
@@ -44,7 +44,7 @@ class Weighed:
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class Readings:
     """Where numbers stand among those that are read: for an expectation a column, for an sd also that of the square.
 
     Columns are less `reference`, and `second` is -1 where an expectation is meant.
@@ -63,8 +63,8 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """By component: value, standard error and bias, the part of the squared error that weights have, the posterior sd of
-    the number; and mixing.
+    """By component: value, standard error and bias, the part of the squared error that weights have, and the posterior
+    sd of the number; and how chains mix.
 
     `effective` is how many independent sweeps those of a chain count for, `apart` the distance of the halves that
     started below and above, in standard errors; both are over what is read.
@@ -84,7 +84,7 @@ class Findings:
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def assess(means: Floats, spread: Floats, weighed: Weighed | None, read: Read) -> Findings:
+def assess(means: Floats, spread: Floats, weighed: WeighedDraws | None, read: Readings) -> Findings:
     """`means` are those of every chain (chains, numbers), `spread` the variance of one sweep by number."""
     chains = len(means)
     total = means.sum(axis=0)
@@ -109,7 +109,7 @@ def assess(means: Floats, spread: Floats, weighed: Weighed | None, read: Read) -
     )
 
 
-def _shifts(weighed: Weighed) -> tuple[Floats, Floats]:
+def _shifts(weighed: WeighedDraws) -> tuple[Floats, Floats]:
     """sum w h / sum w - mean h, of all chains and without each."""
     weights = np.exp(weighed.log_weights - weighed.log_weights.max())
     heavy = np.einsum("nc,nck->ck", weights, weighed.values)

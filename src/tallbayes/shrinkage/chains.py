@@ -18,7 +18,7 @@ import numpy as np
 from tallbayes.estimator.levels import Stream
 from tallbayes.moments import Floats
 from tallbayes.shrinkage.scales import ScaleLaw
-from tallbayes.shrinkage.site import Site
+from tallbayes.shrinkage.site import LikelihoodSite
 from tallbayes.watch import look
 
 CHAINS, SEGMENT, ENDS = 64, 16, 4
@@ -48,16 +48,16 @@ class Segment:
 Reader = Callable[[Floats, Floats, dict[str, Floats]], Floats]
 
 
-def begin_chains(site: Site, law: ScaleLaw, number: int = CHAINS) -> State:
+def begin_chains(site: LikelihoodSite, law: ScaleLaw, number: int = CHAINS) -> State:
     """Every other one from below."""
     sd = np.median(1 / np.sqrt(site.data_precision))
     largest = max(sd, float(np.abs(np.linalg.lstsq(site.precision, site.shift)[0][: site.columns]).max()))
-    log_sd = np.where(np.arange(number) % 2 == 0, np.log(BELOW * sd), np.log(ABOVE * largest))
+    log_sd = np.tile(np.log([BELOW * sd, ABOVE * largest]), number // 2)
     return State(np.zeros((number, len(site.centre))), law.start(log_sd))
 
 
 def run_segment(
-    site: Site, law: ScaleLaw, state: State, read: Reader, seed: int, number: int
+    site: LikelihoodSite, law: ScaleLaw, state: State, read: Reader, seed: int, number: int
 ) -> tuple[State, Segment]:
     """So many sweeps from here."""
     rng = np.random.default_rng(np.random.SeedSequence([seed, int(Stream.SHRINKAGE), number]))

@@ -18,10 +18,10 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Status
 from tallbayes.moments import Floats
-from tallbayes.shrinkage.assessment import Findings, Read, Weighed, assess
+from tallbayes.shrinkage.assessment import Findings, Readings, WeighedDraws, assess
 from tallbayes.shrinkage.chains import CHAINS, ENDS, Segment, State, begin_chains, run_segment
 from tallbayes.shrinkage.scales import ScaleLaw
-from tallbayes.shrinkage.site import Site, mended
+from tallbayes.shrinkage.site import LikelihoodSite, mended
 from tallbayes.watch import OutOfTime
 from tallbayes.weighing.regression import PlainRegression
 
@@ -43,15 +43,16 @@ SHARE = 0.9
 class Shrinking:
     """A regression under a shrinkage prior, and all that was done about it; it can go on from wherever it was left.
 
-    `read` is a `Reader` once it knows what the rows tell of every coefficient, `answers` what is made of that. Segments are counted from the first of the present site, their random numbers from the first of all.
+    `read` is a `Reader` once it knows what the rows tell of every coefficient, `answers` what is made of that. Segments
+    are counted from the first of the present site, their random numbers from the first of all.
     """
 
     regression: PlainRegression
     law: ScaleLaw
     read: Callable[..., Floats]
-    answers: Read
+    answers: Readings
     seed: int
-    site: Site
+    site: LikelihoodSite
     state: State
     number: int = 0
     settled: bool = False
@@ -61,7 +62,13 @@ class Shrinking:
 
     @classmethod
     def begun(
-        cls, regression: PlainRegression, law: ScaleLaw, read: Callable[..., Floats], answers: Read, seed: int, site: Site
+        cls,
+        regression: PlainRegression,
+        law: ScaleLaw,
+        read: Callable[..., Floats],
+        answers: Readings,
+        seed: int,
+        site: LikelihoodSite,
     ) -> Shrinking:
         return cls(regression, law, read, answers, seed, site, begin_chains(site, law))
 
@@ -76,12 +83,12 @@ class Shrinking:
         return np.mean([self.segments[each].means for each in self.kept], axis=0)
 
     @property
-    def weighed(self) -> Weighed | None:
+    def weighed(self) -> WeighedDraws | None:
         chosen = self.weighed_segments
         if not chosen:
             return None
         values = np.concatenate([self.segments[each].values for each in chosen])
-        return Weighed(np.concatenate([self.log_weights[each] for each in chosen]), values)
+        return WeighedDraws(np.concatenate([self.log_weights[each] for each in chosen]), values)
 
     @property
     def weighed_segments(self) -> list[int]:
@@ -129,7 +136,7 @@ class Shrinking:
 
     def settle(self) -> None:
         """The site, in balance over the mass of the posterior where that at the mode is not good enough."""
-        best: tuple[float, Site] | None = None
+        best: tuple[float, LikelihoodSite] | None = None
         for tried in range(MOST_SITES):
             self.segments.clear()
             self.sweep(SETTLING)
@@ -141,7 +148,7 @@ class Shrinking:
             if variance < SMALL_VARIANCE or tried == MOST_SITES - 1:
                 break
             points = np.concatenate([each.points for each in late]).reshape(-1, len(self.site.centre))
-            site = Site.about(self.regression, points.mean(axis=0), mended(np.cov(points.T)))
+            site = LikelihoodSite.about(self.regression, points.mean(axis=0), mended(np.cov(points.T)))
             self.evaluations += self.regression.num_rows
             self.site = site
         assert best is not None
@@ -171,7 +178,10 @@ def shrink_up(run: Shrinking, tolerance: Tolerance, most_evaluations: float, tel
             status, segments, weighed = _next(run, now, allowed)
             if status is not None:
                 return status
-            if run.evaluations + (weighed - len(run.weighed_segments)) * DRAWS * run.regression.num_rows > most_evaluations:
+            if (
+                run.evaluations + (weighed - len(run.weighed_segments)) * DRAWS * run.regression.num_rows
+                > most_evaluations
+            ):
                 return Status.max_evaluations
     except (OutOfTime, KeyboardInterrupt) as end:
         if not run.settled or len(run.segments) < FEWEST_SEGMENTS:

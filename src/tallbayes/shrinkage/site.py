@@ -26,7 +26,7 @@ LEAST_CURVATURE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class LikelihoodSite:
     """Of u = (coefficients, all else); `centre` m, `gradient` g and `precision` Lambda."""
 
     centre: Floats
@@ -35,7 +35,7 @@ class Site:
     columns: int
 
     @classmethod
-    def about(cls, regression: PlainRegression, centre: Floats, covariance: Floats) -> Site:
+    def about(cls, regression: PlainRegression, centre: Floats, covariance: Floats) -> LikelihoodSite:
         """In balance over N(centre, covariance); one pass over the rows."""
         there = regression.about(centre, np.linalg.cholesky(covariance))
         columns = regression.design.shape[1] - regression.layout.intercept

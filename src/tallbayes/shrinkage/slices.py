@@ -23,8 +23,8 @@ MOST_SHRINKS = 60
 def slice_moved(log_density: Callable[[Floats], Floats], x: Floats, width: float, rng: np.random.Generator) -> Floats:
     """One move of every entry of x; `log_density` tells that of every entry, up to a constant of its own."""
     level = log_density(x) - rng.standard_exponential(x.shape)
-    left = x - width * rng.random(x.shape)
-    right = left + width
+    left: Floats = x - width * rng.random(x.shape)
+    right: Floats = left + width
     to_left = rng.integers(0, MOST_STEPS, x.shape)
     left = _stepped_out(log_density, left, -width, to_left, level)
     right = _stepped_out(log_density, right, width, MOST_STEPS - 1 - to_left, level)

@@ -7,9 +7,9 @@
     R2D2                   v_j = sigma^2 phi_j R^2 / (1 - R^2),   R^2 ~ Beta,   phi ~ Dirichlet(alpha, ..., alpha)
 
 One scale serves all coefficients, so that columns should be of one scale too. sigma is the sd of the noise where the
-response has units, as it is at the mode where it is not known. Elsewhere it is 1 for R2D2, and for the number of
-coefficients that a horseshoe expects, tau_0 = p_0 / (p - p_0) sigma / sqrt(N), it is 1 / sqrt(what a row of mean y tells
-of its linear predictor) (Piironen and Vehtari, 2017): 2 for a logistic regression of as many ones as zeros.
+response has units, as it is at the mode where it is not known. Elsewhere it is 1 for R2D2; and for the number of
+coefficients that a horseshoe expects, tau_0 = p_0 / (p - p_0) sigma / sqrt(N), it is 1 / sqrt(what a row of mean y
+tells of its linear predictor) (Piironen and Vehtari, 2017): 2 for a logistic regression of as many ones as zeros.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RegularisedHorseshoe:
 class R2D2:
     """R^2 ~ Beta(mean_R2 precision, (1 - mean_R2) precision)."""
 
-    mean_R2: float
+    mean_R2: float  # noqa: N815
     precision: float
     concentration: float
 
@@ -83,8 +83,8 @@ def regularised_horseshoe(
     """The horseshoe of Piironen and Vehtari, whose large coefficients are as under Student's t: `slab_df` degrees of
     freedom and `slab_scale`.
 
-    With `expected_nonzero`, p_0 of p coefficients, the global scale is half-Cauchy(p_0 / (p - p_0) sigma / sqrt(N)); else
-    half-Cauchy(`scale`).
+    With `expected_nonzero`, p_0 of p coefficients, the scale of the global scale's half-Cauchy prior is
+    p_0 / (p - p_0) sigma / sqrt(N); without, it is `scale`.
 
     >>> prior = regularised_horseshoe(slab_scale=2.0, slab_df=4.0, expected_nonzero=5)
     """
