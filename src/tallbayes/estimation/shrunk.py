@@ -36,7 +36,7 @@ from tallbayes.weighing.balance import find_mode, whitening_of
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 
 # Of draws that are kept, at the most: for interval ends.
-MOST_SEGMENTS = 1_024
+MOST_SEGMENTS = 512
 # Numbers of x: they are held as float64. Columns: a sweep of a chain takes their cube.
 MOST_NUMBERS, MOST_COLUMNS = 2**28, 1_000
 # Where the climb to a first centre has a Gaussian prior: so wide, in sds of the response to an sd of a column.
@@ -72,11 +72,11 @@ def answer_shrunk(asked: Question, report: Report, started: float) -> Result:
 
 def _finished(asked: Question, run: Shrinking, described: Described, report: Report, started: float) -> Result:
     tolerance = partial(_tolerances, asked, described)
-    status = shrink_up(run, tolerance, asked.budget.max_evaluations, partial(_tell, report, described, run))
-    if asked.keep_posterior and status is Status.converged:
-        run.weigh_for_draws(asked.budget.max_evaluations)
-        if asked.accuracy.interval is not None:
-            status = _sharpened(asked, run, described, asked.accuracy.interval)
+    status = shrink_up(
+        run, tolerance, asked.budget.max_evaluations, asked.keep_posterior, partial(_tell, report, described, run)
+    )
+    if asked.accuracy.interval is not None and status is Status.converged:
+        status = _sharpened(asked, run, described, asked.accuracy.interval)
     now = run.findings()
     described = replace(described, seconds_before=described.seconds_before + time.monotonic() - started)
     found = conclude_shrunk(
@@ -90,7 +90,7 @@ def _sharpened(asked: Question, run: Shrinking, described: Described, tolerance:
     """More draws, until the ends of all intervals err by no more than so many posterior sds."""
     try:
         while True:
-            run.weigh(len(run.kept))
+            run.weigh(len(run.drawn))
             ends = posterior_of(run, anchor_of(run, described), described).quantile(INTERVAL)
             lower, upper = ends.flat_value.reshape(2, -1)
             over = float(np.max(ends.flat_error / np.tile(tolerance * end_unit(lower, upper), 2)))

@@ -207,7 +207,7 @@ def _about_shared(weighed: WeighedDraws, described: Described) -> Iterator[str]:
 def anchor_of(run: Shrinking, described: Described) -> Anchor:
     """The Gaussian of the posterior's own mean and covariance, as weighed draws have them."""
     weighed, site = run.weighed, run.site
-    points = _drawn(run, run.kept)
+    points = _drawn(run, run.drawn)
     share = np.full(len(points), 1 / len(points))
     if weighed is not None and np.all(np.isfinite(weighed.weights.posterior)):
         points = _drawn(run, run.weighed_segments)

@@ -19,7 +19,7 @@ from tallbayes.weighing.weights import Weights
 # Below this much is not told by a few hundred draws: sweeps a chain that count, and how far halves may be apart.
 LEAST_EFFECTIVE, MOST_APART = 10.0, 5.0
 # Weights that are worth so much are as good as equal, whatever their tail.
-AS_GOOD_AS_EQUAL = 0.98
+AS_GOOD_AS_EQUAL = 0.995
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,11 @@ class Segment:
     points: Floats
     values: Floats
 
+    @property
+    def without_draws(self) -> Segment:
+        """Its means alone."""
+        return Segment(self.means, self.points[:0], self.values[:0])
+
 
 # What is read of points and log variances and shared scales: (chains, numbers).
 Reader = Callable[[Floats, Floats, dict[str, Floats]], Floats]
@@ -65,8 +70,9 @@ def run_segment(
     kept = []
     for sweep in range(SEGMENT):
         look()
-        points = site.draw(law.log_variance(state.scales), rng)
-        scales, beta = law.moved(state.scales, points[:, : site.columns], site.pull(points), rng)
+        widths = site.widths(state.points, rng)
+        points = site.draw(law.log_variance(state.scales), widths, rng)
+        scales, beta = law.moved(state.scales, points[:, : site.columns], site.pull(points, widths), rng)
         points[:, : site.columns] = beta
         state = State(points, scales)
         values = read(points, law.log_variance(scales), law.shared(scales))

@@ -25,9 +25,11 @@ from tallbayes.shrinkage.site import LikelihoodSite, mended
 from tallbayes.watch import OutOfTime
 from tallbayes.weighing.regression import PlainRegression
 
-FIRST_SEGMENTS, FIRST_WEIGHED, MOST_GROWTH = 24, 2, 2.0
+FIRST_SEGMENTS, FIRST_WEIGHED, MOST_GROWTH = 24, 4, 2.0
 # Of a segment; and for what is asked afterwards, segments at the least, and rows read.
 DRAWS, LEAST_KEPT, MOST_READ = ENDS * CHAINS, 8, 5e8
+# Segments whose draws wait to be weighed.
+MOST_DRAWN = 128
 FORGOTTEN = 0.25
 # With fewer there is no answer.
 FEWEST_SEGMENTS = 4
@@ -97,7 +99,7 @@ class Shrinking:
     @property
     def spread(self) -> Floats:
         """Variance of a draw, by number that is read."""
-        draws = np.concatenate([self.segments[each].values for each in self.kept])
+        draws = np.concatenate([self.segments[each].values for each in self.drawn])
         return np.asarray(draws.reshape(-1, draws.shape[-1]).var(axis=0))
 
     def copy(self) -> Shrinking:
@@ -111,11 +113,24 @@ class Shrinking:
             self.state, segment = run_segment(self.site, self.law, self.state, read, self.seed, self.number)
             self.number += 1
             self.segments.append(segment)
+            self._thin()
+
+    def _thin(self) -> None:
+        """Give up draws that are not weighed, every other one, where there are many: their means stay."""
+        free = [each for each in self.drawn if each not in self.log_weights]
+        if len(free) > MOST_DRAWN:
+            for each in free[::2]:
+                self.segments[each] = self.segments[each].without_draws
+
+    @property
+    def drawn(self) -> list[int]:
+        """The segments that count and have their draws."""
+        return [each for each in self.kept if len(self.segments[each].points)]
 
     def weigh(self, count: int) -> None:
         """So many of the segments that count, evenly spaced among those that are not weighed yet."""
-        left = [each for each in self.kept if each not in self.log_weights]
-        more = min(count - (len(self.kept) - len(left)), len(left))
+        left = [each for each in self.drawn if each not in self.log_weights]
+        more = min(count - len(self.weighed_segments), len(left))
         for place in range(max(more, 0)):
             each = left[place * len(left) // more]
             self.log_weights[each] = self.log_weights_of(self.segments[each].points)
@@ -125,7 +140,7 @@ class Shrinking:
         rows, room = self.regression.num_rows, most_evaluations - self.evaluations
         segments = max(int(MOST_READ / (rows * DRAWS)), LEAST_KEPT)
         with suppress(OutOfTime):
-            self.weigh(min(segments, len(self.kept), int(min(room / (rows * DRAWS), 2**20))))
+            self.weigh(min(segments, int(min(room / (rows * DRAWS), 2**20))))
 
     def log_weights_of(self, draws: Floats) -> Floats:
         """Of draws (draws, chains, d)."""
@@ -155,6 +170,12 @@ class Shrinking:
         self.site, self.settled = best[1], True
         self.segments.clear()
 
+    def widen(self) -> None:
+        """Begin again on a site of heavier tails, from where the chains are."""
+        self.site = self.site.widened
+        self.segments.clear()
+        self.log_weights.clear()
+
     def findings(self) -> Findings:
         return assess(self.means, self.spread, self.weighed, self.answers)
 
@@ -162,8 +183,10 @@ class Shrinking:
 Tolerance = Callable[[Findings], Floats]
 
 
-def shrink_up(run: Shrinking, tolerance: Tolerance, most_evaluations: float, tell: Callable[..., None]) -> Status:
-    """Round after round, until every answer is met, or something stands in the way."""
+def shrink_up(
+    run: Shrinking, tolerance: Tolerance, most_evaluations: float, keep: bool, tell: Callable[..., None]
+) -> Status:
+    """Round after round, until every answer is met, or something stands in the way; with draws to `keep`."""
     try:
         if not run.settled:
             run.settle()
@@ -176,6 +199,10 @@ def shrink_up(run: Shrinking, tolerance: Tolerance, most_evaluations: float, tel
             allowed = tolerance(now)
             tell(now, allowed)
             status, segments, weighed = _next(run, now, allowed)
+            if status is Status.converged and keep:
+                run.weigh_for_draws(most_evaluations)
+                # More weights know more of their tail.
+                status, segments, weighed = _next(run, run.findings(), allowed)
             if status is not None:
                 return status
             if (
@@ -198,10 +225,13 @@ def _next(run: Shrinking, now: Findings, allowed: Floats) -> tuple[Status | None
     if not now.is_mixed:
         stop = Status.chains_apart if have >= MOST_UNMIXED else None
         return stop, 2 * have, weighed
+    if there.trouble and np.isinf(run.site.freedom):
+        run.widen()
+        return None, FIRST_SEGMENTS, FIRST_WEIGHED
     if there.trouble:
-        if weighed >= min(MOST_DOUBTED, len(run.kept)) and have >= MOST_DOUBTED:
+        if weighed >= min(MOST_DOUBTED, len(run.drawn)) and have >= MOST_DOUBTED:
             return Status.heavy_tails, have, weighed
-        return None, 2 * have if weighed >= len(run.kept) else have, 2 * weighed
+        return None, 2 * have if weighed >= len(run.drawn) else have, 2 * weighed
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.nan_to_num((now.standard_error**2 + now.bias**2) / allowed**2, nan=0.0)
         by_weights = float(np.max(over * now.weight_share, initial=0.0))
