@@ -138,7 +138,9 @@ def conclude_shrunk(
     run: Shrinking, described: Described, status: Status, now: Findings, allowed: Floats, keep: bool, settings: Any
 ) -> Result:
     """Everything a user asks a result for."""
-    known = now.is_mixed and run.weighed is not None
+    sound = now.is_mixed and run.weighed is not None and not run.weighed.trouble
+    # Where tails are what ended the run its status says what errors are worth.
+    known = sound or (now.is_mixed and status is Status.heavy_tails)
     error = now.standard_error if known else np.full_like(now.value, np.inf)
     bias = now.bias if known else np.full_like(now.value, np.inf)
     freedom = np.full_like(now.value, FREEDOM)
@@ -148,7 +150,6 @@ def conclude_shrunk(
     }
     anchor = anchor_of(run, described)
     names, rows = list(estimates), run.regression.num_rows
-    sound = known and run.weighed is not None and not run.weighed.trouble
     return Result(
         estimates=estimates,
         status=status,
@@ -183,7 +184,7 @@ def _notes(run: Shrinking, described: Described, now: Findings) -> tuple[str, ..
     effective, apart = neat(min(now.effective, 1e6), 2), neat(now.apart, 2)
     told.append(
         f"mixing: the sweeps of a chain are worth {effective} independent ones at the least; chains from below and "
-        f"from above differ by {apart} standard errors at the most of {len(described.at) * 2:,} numbers and more"
+        f"from above differ by {apart} standard errors at the most, of all numbers that are read"
     )
     if run.weighed is None:
         told.append("answer: that of a Gaussian likelihood; how far off it is, is not known")

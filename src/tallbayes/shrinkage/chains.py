@@ -19,7 +19,6 @@ from tallbayes.estimator.levels import Stream
 from tallbayes.moments import Floats
 from tallbayes.shrinkage.scales import ScaleLaw
 from tallbayes.shrinkage.site import LikelihoodSite
-from tallbayes.watch import look
 
 CHAINS, SEGMENT, ENDS = 64, 16, 4
 # How far below and above what the rows tell of a coefficient chains start.
@@ -69,7 +68,6 @@ def run_segment(
     total: Floats | float = 0.0
     kept = []
     for sweep in range(SEGMENT):
-        look()
         widths = site.widths(state.points, rng)
         points = site.draw(law.log_variance(state.scales), widths, rng)
         scales, beta = law.moved(state.scales, points[:, : site.columns], site.pull(points, widths), rng)

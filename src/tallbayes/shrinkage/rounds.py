@@ -233,7 +233,8 @@ def _next(run: Shrinking, now: Findings, allowed: Floats) -> tuple[Status | None
             return Status.heavy_tails, have, weighed
         return None, 2 * have if weighed >= len(run.drawn) else have, 2 * weighed
     with np.errstate(divide="ignore", invalid="ignore"):
-        over = np.nan_to_num((now.standard_error**2 + now.bias**2) / allowed**2, nan=0.0)
+        square = now.standard_error**2 + now.bias**2
+        over = np.nan_to_num(np.where(square == 0, 0.0, square / allowed**2), nan=np.inf, posinf=1e6)
         by_weights = float(np.max(over * now.weight_share, initial=0.0))
         by_sweeps = float(np.max(over * np.maximum(1 - now.weight_share, 0.0), initial=0.0))
     if over.max(initial=0.0) <= 1:
@@ -243,4 +244,6 @@ def _next(run: Shrinking, now: Findings, allowed: Floats) -> tuple[Status | None
     # What sweeps take is what weights leave; both where neither is enough by itself.
     left = SHARE - min(by_weights, half)
     more = have * min(max(by_sweeps / left, 1.0 if more_weighed > weighed else 1.05), MOST_GROWTH)
-    return None, max(ceil(more), ceil(more_weighed / (1 - FORGOTTEN))), ceil(more_weighed)
+    # Draws that are weighed have to be there first.
+    more = max(more, have + more_weighed - len(run.drawn) if more_weighed > len(run.drawn) else 0)
+    return None, ceil(more), ceil(more_weighed)

@@ -28,6 +28,7 @@ import numpy as np
 
 from tallbayes.moments import Floats
 from tallbayes.shrinkage.scales import Pull
+from tallbayes.watch import look
 from tallbayes.weighing.regression import PlainRegression
 
 # Of the largest eigenvalue, in units of the diagonal.
@@ -109,6 +110,7 @@ class LikelihoodSite:
         normals = rng.standard_normal(scale.shape)
         own = np.arange(p)
         for each, normal, width in zip(scale, normals, widths, strict=True):
+            look()
             scaled = (width * each)[:, None] * self.precision * each
             scaled[own, own] += 1.0
             # A symmetric matrix is its own transpose: Fortran's order costs no copy.
