@@ -18,7 +18,7 @@ from exact_shrinkage import logistic_horseshoe as of_logistic
 
 import tallbayes as tb
 from tallbayes.shrinkage import rounds
-from tallbayes.shrinkage.assessment import WeighedDraws
+from tallbayes.shrinkage.assessment import WeighedSweeps
 
 LIMIT = 6.5
 NUMBERS = ("mean", "sd", "kept", "effective_nonzero")
@@ -210,9 +210,9 @@ def test_weights_of_a_few_draws_are_trouble() -> None:
     values = np.zeros((8, 64, 1))
     heavy = np.zeros((8, 64))
     heavy[3, 5] = 6.0
-    assert "worth 1%" in WeighedDraws(heavy, values).trouble
+    assert "worth 1%" in WeighedSweeps(heavy, values).trouble
     even = 0.01 * np.random.default_rng(0).standard_t(2, (8, 64))
-    assert WeighedDraws(even, values).trouble == ""
+    assert WeighedSweeps(even, values).trouble == ""
 
 
 BAD: list[tuple[Any, str]] = [

@@ -39,8 +39,9 @@ from tallbayes.weighing.regression import PlainRegression, plain_regression
 MOST_SEGMENTS = 512
 # Numbers of x: they are held as float64. Columns: a sweep of a chain takes their cube.
 MOST_NUMBERS, MOST_COLUMNS = 2**28, 1_000
-# Where the climb to a first centre has a Gaussian prior: so wide, in sds of the response to an sd of a column.
-BROAD = 10.0
+# Of Gaussian priors under which a first centre is looked for, in sds of the response to an sd of a column; and of all
+# else, at the most.
+BROAD, MOST_SCALE = (10.0, 1.0, 0.1), 100.0
 # Of numbers beside means and sds where no fraction of an sd was asked for.
 USUAL_TOLERANCE = 0.05
 
@@ -172,23 +173,26 @@ def _set_up(asked: Question, model: Model, rows: Any, names: tuple[str, ...]) ->
 
 
 def _first_centre(regression: PlainRegression, width: int) -> tuple[Floats, Floats, float]:
-    """Where a climb under a broad Gaussian prior ends, the covariance there, and the passes it took."""
+    """Where a climb under a Gaussian prior ends, the broadest that has an end; covariance there, and passes it took."""
     spread = np.std(regression.design[:, :width], axis=0)
     unit = regression.unit if np.isfinite(regression.unit) else 1.0
-    scales = regression.scales.copy()
-    scales[:width] = BROAD * unit / np.where(spread > 0, spread, 1.0)
-    scales[width:] = np.minimum(scales[width:], BROAD * max(unit, 1.0) * 10)
-    try:
-        found = find_mode(replace(regression, scales=scales), np.zeros(regression.dimension))
-    except np.linalg.LinAlgError:
-        found = None
-    if found is None:
-        raise NoConvergenceError(
-            explain("a mode under a broad prior", "a climb that did not end", "columns that are centred and scaled")
+    for broad in BROAD:
+        scales = regression.scales.copy()
+        scales[:width] = broad * unit / np.where(spread > 0, spread, 1.0)
+        scales[width:] = np.minimum(scales[width:], MOST_SCALE * max(unit, 1.0))
+        try:
+            found = find_mode(replace(regression, scales=scales), np.zeros(regression.dimension))
+        except np.linalg.LinAlgError:
+            found = None
+        if found is not None:
+            centre, there, passes = found
+            whitening = whitening_of(mended(there.curvature))
+            return centre, whitening @ whitening.T, passes
+    raise NoConvergenceError(
+        explain(
+            "a mode under a Gaussian prior", "climbs that did not end", "more rows than columns, centred and scaled"
         )
-    centre, there, passes = found
-    whitening = whitening_of(mended(there.curvature))
-    return centre, whitening @ whitening.T, passes
+    )
 
 
 def _facts(model: Model, regression: PlainRegression, centre: Floats) -> Facts:

@@ -31,7 +31,7 @@ from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.parts import Cost, DrawWeights, Rates
 from tallbayes.results.result import Result
-from tallbayes.shrinkage.assessment import Findings, Readings, WeighedDraws
+from tallbayes.shrinkage.assessment import Findings, Readings, WeighedSweeps
 from tallbayes.shrinkage.chains import CHAINS, SEGMENT
 from tallbayes.shrinkage.rounds import Shrinking
 from tallbayes.shrinkage.scales import ScaleLaw
@@ -167,7 +167,7 @@ def conclude_shrunk(
     )
 
 
-def _summary(weighed: WeighedDraws | None) -> DrawWeights:
+def _summary(weighed: WeighedSweeps | None) -> DrawWeights:
     """Of none where there was no time."""
     about = "of chains on a Gaussian likelihood"
     if weighed is None:
@@ -191,7 +191,7 @@ def _notes(run: Shrinking, described: Described, now: Findings) -> tuple[str, ..
     return tuple(told)
 
 
-def _about_shared(weighed: WeighedDraws, described: Described) -> Iterator[str]:
+def _about_shared(weighed: WeighedSweeps, described: Described) -> Iterator[str]:
     """Median and interval of the scales that are known by their logarithms."""
     values = weighed.values.reshape(-1, weighed.values.shape[-1])
     for each in described.components:

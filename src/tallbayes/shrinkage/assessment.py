@@ -23,7 +23,7 @@ AS_GOOD_AS_EQUAL = 0.995
 
 
 @dataclass(frozen=True, eq=False)
-class WeighedDraws:
+class WeighedSweeps:
     """Draws with log w, (draws, chains), and what is read of them, (draws, chains, numbers)."""
 
     log_weights: Floats
@@ -84,7 +84,7 @@ class Findings:
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def assess(means: Floats, spread: Floats, weighed: WeighedDraws | None, read: Readings) -> Findings:
+def assess(means: Floats, spread: Floats, weighed: WeighedSweeps | None, read: Readings) -> Findings:
     """`means` are those of every chain (chains, numbers), `spread` the variance of one sweep by number."""
     chains = len(means)
     total = means.sum(axis=0)
@@ -109,7 +109,7 @@ def assess(means: Floats, spread: Floats, weighed: WeighedDraws | None, read: Re
     )
 
 
-def _shifts(weighed: WeighedDraws) -> tuple[Floats, Floats]:
+def _shifts(weighed: WeighedSweeps) -> tuple[Floats, Floats]:
     """sum w h / sum w - mean h, of all chains and without each."""
     weights = np.exp(weighed.log_weights - weighed.log_weights.max())
     heavy = np.einsum("nc,nck->ck", weights, weighed.values)

@@ -18,7 +18,7 @@ import numpy as np
 
 from tallbayes.estimator.estimates import Status
 from tallbayes.moments import Floats
-from tallbayes.shrinkage.assessment import Findings, Readings, WeighedDraws, assess
+from tallbayes.shrinkage.assessment import Findings, Readings, WeighedSweeps, assess
 from tallbayes.shrinkage.chains import CHAINS, ENDS, Segment, State, begin_chains, run_segment
 from tallbayes.shrinkage.scales import ScaleLaw
 from tallbayes.shrinkage.site import LikelihoodSite, mended
@@ -85,12 +85,12 @@ class Shrinking:
         return np.mean([self.segments[each].means for each in self.kept], axis=0)
 
     @property
-    def weighed(self) -> WeighedDraws | None:
+    def weighed(self) -> WeighedSweeps | None:
         chosen = self.weighed_segments
         if not chosen:
             return None
         values = np.concatenate([self.segments[each].values for each in chosen])
-        return WeighedDraws(np.concatenate([self.log_weights[each] for each in chosen]), values)
+        return WeighedSweeps(np.concatenate([self.log_weights[each] for each in chosen]), values)
 
     @property
     def weighed_segments(self) -> list[int]:
