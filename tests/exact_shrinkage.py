@@ -58,9 +58,9 @@ def half_cauchy(log_scale: Floats) -> Floats:
 
 def horseshoe(b: Floats, s: Floats, scale: float, slab: tuple[float, float] | None = None) -> Moments:
     """The shared number is log tau."""
-    local = np.arange(-30.0, 30.0, 0.15)
-    common = np.log(scale) + np.arange(-16.0, 14.0, 0.15)
-    log_slab = np.array([np.inf]) if slab is None else np.arange(-3.0, 12.0, 0.25) + 2 * np.log(slab[0])
+    local = np.arange(-24.0, 24.0, 0.25)
+    common = np.log(scale) + np.arange(-14.0, 12.0, 0.25)
+    log_slab = np.array([np.inf]) if slab is None else np.arange(-3.0, 10.0, 0.4) + 2 * np.log(slab[0])
     t, y = (each.ravel() for each in np.meshgrid(common, log_slab))
     prior = half_cauchy(t - np.log(scale))
     if slab is not None:
@@ -104,7 +104,7 @@ def logistic_horseshoe(x: Floats, y: Floats, scale: float) -> tuple[Floats, Floa
             log_parts = half_cauchy(local) - scales - 0.5 * np.exp(2 * (np.log(beta) - scales))
         given[:, place] = np.exp(log_parts).sum(axis=1)
     weight = np.exp(half_cauchy(common - np.log(scale)))
-    prior = np.einsum("t,ti,tj->ij", weight, given, given)
+    prior = (weight[:, None] * given).T @ given
     log_likelihood = np.zeros((len(grid), len(grid)))
     for (first, second), each in zip(x, y, strict=True):
         eta = first * grid[:, None] + second * grid
