@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check docs format bench-throughput bench-minibatch bench-budgets bench-hard bench-profile \
+.PHONY: help demo demo-planes test test-all check docs format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile \
 	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed mixed-peers browser reproduce reproduce-quick clean
 
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-throughput  time a level beside BlackJAX (3 minutes)"
 	@echo "make bench-minibatch   time the three minibatch laws (1 minute)"
 	@echo "make bench-budgets     end ten problems at twenty instants each (15 minutes)"
+	@echo "make bench-shrinkage   a horseshoe, a regularised one and R2D2 on 100,000 rows of 100 columns, beside NUTS (20 minutes)"
 	@echo "make bench-hard        a horseshoe and InstEval within a minute or two each: do they end in a result? (12 minutes)"
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
 	@echo "make bench-far         where the time goes where the Gaussian is a poor control (1 minute)"
@@ -128,6 +129,9 @@ bench-budgets: $(BENCH_STAMP)
 
 bench-hard: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/hard_models.py
+
+bench-shrinkage: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/shrinkage.py
 
 bench-profile: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/profile_level.py

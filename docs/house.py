@@ -16,9 +16,9 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "tallbayes"
 PICTURE = Path(__file__).parent / "pictures" / "house.svg"
 ORDER = (
-    "programs", "gaussian", "model", "rows", "workers", "estimator", "anchor", "weighing", "sampler", "records",
-    "setup", "groups", "methods", "posterior", "results", "evidence", "leave_one_out", "views", "estimation", "formula",
-    "doors",
+    "programs", "gaussian", "model", "rows", "workers", "estimator", "anchor", "weighing", "shrinkage", "sampler",
+    "records", "setup", "groups", "methods", "posterior", "results", "evidence", "leave_one_out", "views", "estimation",
+    "formula", "doors",
     "commands", "baselines", "experiments",
 )  # fmt: skip
 WITHOUT_JAX = "estimator"

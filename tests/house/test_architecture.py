@@ -32,6 +32,7 @@ PACKAGES = [
     "estimator",
     "anchor",
     "weighing",
+    "shrinkage",
     "sampler",
     "records",
     "setup",

@@ -10,6 +10,8 @@ extension      the same walk with a known start
 outline        what is known where a run had to end before its first paths
 mode_answers   the same question at the other modes
 small          small tables of families at once, by weights, without a compiler
+shrunk         shrinkage priors of families, by chains and weights
+shrunk_result  from these to the result
 weighed_rows   draws with weights of any model, on whoever runs the tasks
 weighed        from draws with weights to the result
 """

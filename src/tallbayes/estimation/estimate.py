@@ -19,6 +19,7 @@ from tallbayes.estimation.extension import conclude_run
 from tallbayes.estimation.mode_answers import Repeat, answer_modes
 from tallbayes.estimation.outline import blank, copy_of, outline
 from tallbayes.estimation.question import Accuracy, Question, check_intervals, check_seed, read_changes
+from tallbayes.estimation.shrunk import answer_shrunk, is_shrunk, require_shrinkable
 from tallbayes.estimation.small import answer_small
 from tallbayes.estimation.walk import walk
 from tallbayes.estimation.weighed import HandedOver
@@ -84,7 +85,7 @@ def estimate(
     True
     """
     given = check_tolerances(dict(zip(KINDS, (tolerance, relative_tolerance, absolute_tolerance), strict=True)))
-    weighted, otherwise = weighted_first(method)
+    given_method, (weighted, otherwise) = method is not None, weighted_first(method)
     method = check_method(otherwise, Anchored)
     budget = budget_within(max_evaluations, max_levels, max_seconds)
     seed = check_seed(seed)
@@ -94,6 +95,7 @@ def estimate(
     check_intervals(interval_tolerance, keep_posterior, method)
     accuracy, rows = Accuracy(*given, interval_tolerance), (model, data, weights)
     question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)
+    require_shrinkable(question, method_given=given_method)
     answer = _answer(replace(question, weighted=weighted), Known(), progress)
     return _noted(model.notes, answer) if model.notes else answer
 
@@ -103,6 +105,8 @@ def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Re
     with reporter(progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
         handed_over = HandedOver()
         try:
+            if is_shrunk(asked):
+                return answer_shrunk(asked, report, watch.started)
             if asked.weighted is not None:
                 small = answer_small(asked, asked.weighted, report, watch.started)
                 if isinstance(small, Result):

@@ -138,14 +138,14 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
     if not _applies(asked):
         return HandedOver()
     begin("checking rows")
-    model, rows = aside(_checked, asked)
+    model, rows = aside(checked_rows, asked)
     count, width = len(rows["y"]), model.layout.width(rows)
     dimension = model.layout.heads * (width + model.layout.intercept) + model.layout.extras
     affordable = asked.budget.max_evaluations >= 2 * FIRST_DRAWS * count
     if count > MOST_ROWS or dimension > MOST_PARAMETERS or count * dimension > MOST_NUMBERS or not affordable:
         return HandedOver()
     begin("mode")
-    regression = plain_regression(model, rows, _unit(model, rows))
+    regression = plain_regression(model, rows, unit_of(model, rows))
     try:
         found = aside(_centred, regression, model, asked.seed)
     except np.linalg.LinAlgError:
@@ -154,7 +154,7 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         return found
     if regression.stated is not None and endless_tails(regression, found, regression.stated.heavy(found.sd)):
         return HandedOver(HEAVY)
-    reading, matrix = _reading(model, rows, width)
+    reading, matrix = reading_of(model, rows, width)
     proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)
     source = SmallTable(regression, found, reading, proposal, matrix)
     estimands = _estimands(asked.quantities, source)
@@ -178,7 +178,7 @@ def _finished(
         anchor=table.anchor,
         reading=table.reading,
         live=None,
-        regression=_regression(model),
+        regression=regression_record(model),
         settings=asked.settings("float64"),
         method=method.in_brief,
         keep_posterior=asked.keep_posterior,
@@ -186,12 +186,12 @@ def _finished(
     )
     extend = partial(_extend, asked, method, model)
     found = finish_weighing(weighing, asked, method, started, describe, extend)
-    return found if isinstance(found, HandedOver) else replace(found, fitted_source=cache(partial(_fitted, asked)))
+    return found if isinstance(found, HandedOver) else replace(found, fitted_source=cache(partial(fitted_rows, asked)))
 
 
-def _fitted(asked: Question) -> Fitted:
+def fitted_rows(asked: Question) -> Fitted:
     """The rows where compiled programs can read them."""
-    placed = place(*_checked(asked), "float64", True, None)
+    placed = place(*checked_rows(asked), "float64", True, None)
     return Fitted(placed.target, placed.table)
 
 
@@ -238,12 +238,12 @@ def _is_moment(what: Any) -> bool:
     return isinstance(what, str) and what in ("mean", "sd")
 
 
-def _checked(asked: Question) -> tuple[Model, Any]:
+def checked_rows(asked: Question) -> tuple[Model, Any]:
     arrays = check_data(asked.model, asked.data)
     return (asked.model, arrays) if asked.weights is None else weigh(asked.model, arrays, asked.weights)
 
 
-def _unit(model: Model, rows: Any) -> float:
+def unit_of(model: Model, rows: Any) -> float:
     """The size of the response where it has one: of its noise, where that is known."""
     if CATALOGUE[model.family or ""].response != "real":
         return np.inf
@@ -275,7 +275,7 @@ def _centred(regression: PlainRegression, model: Model, seed: int) -> Anchor | H
     )
 
 
-def _reading(model: Model, rows: Any, width: int) -> tuple[Reading, Floats]:
+def reading_of(model: Model, rows: Any, width: int) -> tuple[Reading, Floats]:
     """How parameters are read off theta, and the matrix of it."""
     layout, scales = model.layout, (() if model.parts is None else tuple(model.parts.scales))
     by_class = CATALOGUE[model.family or ""].by_class
@@ -317,7 +317,7 @@ def _estimands(wanted: Any, source: SmallTable) -> Estimands:
     return Estimands(quantities, Observables(True, ()), source.reported(), scale, np.zeros(2 * size))
 
 
-def _regression(model: Model) -> Regression:
+def regression_record(model: Model) -> Regression:
     layout = model.layout
     scale, freedom = (None, None) if model.noise is None else model.noise[1:]
     parts = layout.heads, layout.intercept, layout.extras

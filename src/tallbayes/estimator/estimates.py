@@ -36,6 +36,9 @@ class Status(Enum):
     rough_integrals = (
         "rough integrals: the nodes by which the effects of groups are integrated are too few for the tolerance"
     )
+    chains_apart = (
+        "chains apart: chains that started in different places do not agree on the posterior; their errors are unknown"
+    )
     inconsistent = "inconsistent: coarse and fine paths of the same step size disagree"
     interrupted = "interrupted before the tolerance was met"
     no_mode = "no mode: the climb to it ran off or stalled, so there is nothing to start paths from, and no number"

@@ -48,6 +48,7 @@ class Stream(IntEnum):
     EVIDENCE = 16
     EVIDENCE_PILOT = 17
     LEFT_OUT = 21
+    SHRINKAGE = 22
 
 
 @dataclass(frozen=True)

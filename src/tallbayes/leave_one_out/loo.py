@@ -22,7 +22,7 @@ from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.leave_one_out.answer import Answer, answer
 from tallbayes.leave_one_out.rows import one_group_a_row, response_of, source_numbers, source_places
 from tallbayes.moments import Floats
-from tallbayes.results.fitted import Fitted, fitted_of
+from tallbayes.results.fitted import Fitted, fitted_with_prior
 from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.formats import WRITERS
@@ -151,7 +151,7 @@ def answer_of(result: Result, pointwise: bool, tolerance: float, seed: int = DRA
 
 def rows_left_out(result: Result) -> Fitted:
     """What one of is left out: rows, or groups of them."""
-    fitted = fitted_of(result)
+    fitted = fitted_with_prior(result)
     return replace(fitted, table=one_group_a_row(fitted.table))
 
 

@@ -6,7 +6,8 @@ Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}. theta is the c
 more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given), and "noise_scale" or
 "overdispersion", which are positive and have half-normal priors. `prior_scale` is one number or one for every column.
 `priors` of `tb.priors` take the place of these, by the names of theta: {"coefficients": tb.priors.student_t(4, 0, 1)},
-or one in a list for every column, "intercept", "noise_scale", "overdispersion".
+or one in a list for every column, "intercept", "noise_scale", "overdispersion". A horseshoe or R2D2 of "coefficients"
+is of all of them together: the log prior is then that of all else, since theirs has no form without its scales.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import FamilyParts, Model
 from tallbayes.model.noise import Noise
-from tallbayes.model.priors.assigned import Priors, assign, log_density
+from tallbayes.model.priors.assigned import Priors, assign, log_density, without_shrinkage
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
 from tallbayes.programs.later import jax, jnp
 
@@ -157,6 +158,13 @@ def _model(
         scales[extra] = extra_scale
     stated: Priors | None = None
     words: tuple[tuple[str, str], ...] = ()
+    priors, shrinkage = without_shrinkage(priors)
+    if shrinkage is not None:
+        if family.by_class:
+            raise ModelError(
+                explain("one linear predictor under such a prior", f"family {name!r}", "tb.priors.normal()")
+            )
+        scales["coefficients"] = scale = np.inf
     if priors:
         stated, scales, words = assign(priors, scales)
         prior = partial(log_density, stated.leaves)
@@ -171,11 +179,12 @@ def _model(
         predictor=density,
         layout=layout,
         check=partial(check_rows, check_response, scales["coefficients"], layout=layout),
-        log_concave=family.log_concave and extra is None and (stated is None or stated.log_concave),
+        log_concave=family.log_concave and extra is None and (stated is None or stated.log_concave) and not shrinkage,
         constraints=None if extra is None else {extra: positive},
         family=name,
         noise=noise or Noise(name),
         parts=FamilyParts(density, scales, priors=stated, log_prior=prior, words=words),
+        shrinkage=shrinkage,
     )
 
 

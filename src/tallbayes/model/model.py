@@ -25,6 +25,7 @@ from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
 from tallbayes.model.priors.assigned import Priors
+from tallbayes.model.priors.shrinkage import ShrinkagePrior
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.programs.later import jax, jnp
@@ -70,6 +71,8 @@ class Model:
     `noise` is how y scatters in a family, `parts` what it is made of. With `groups` every group of rows has an effect b
     of its own, which is integrated out, and `log_likelihood(theta, b, row)` is that of one row given it.
 
+    With `shrinkage` a family's coefficients have that prior, and the log prior is that of all else.
+
     `notes` are told with every result: what a door made of the model.
 
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
@@ -102,6 +105,7 @@ class Model:
     parts: FamilyParts | None = None
     groups: Groups | None = None
     notes: tuple[str, ...] = ()
+    shrinkage: ShrinkagePrior | None = None
 
     def _repr_html_(self) -> str:
         from tallbayes.views.notebook.displays import shown
@@ -151,6 +155,8 @@ class Target:
     noise: Noise | None = field(default=None, compare=False)
     integrated: Integrated | None = None
     parts: FamilyParts | None = field(default=None, compare=False, repr=False)
+    # Whose log prior is not all of the prior.
+    shrinkage: ShrinkagePrior | None = None
 
     @property
     def dimension(self) -> int:
@@ -243,6 +249,7 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         noise=model.noise,
         integrated=None if integral is None else _integrated(integral, space, start, row),
         parts=model.parts if model.is_as_made else None,
+        shrinkage=model.shrinkage,
     )
     return target, start
 

@@ -41,6 +41,16 @@ def fitted_of(result: Result) -> Fitted:
     return result.fitted_source()
 
 
+def fitted_with_prior(result: Result) -> Fitted:
+    """The same for what needs the density of the prior, which a shrinkage prior has not but for given scales."""
+    fitted = fitted_of(result)
+    if fitted.target.shrinkage is not None:
+        got = f"a shrinkage prior ({fitted.target.shrinkage.words})"
+        hint = "the family with prior_scale in place of prior; predictions, comparisons, checks and draws work for both"
+        raise InputError(explain("coefficients with a prior one by one, for this question", got, hint))
+    return fitted
+
+
 def kept_posterior(result: Result) -> Posterior:
     """Its posterior, or an error where the run kept none."""
     if result.posterior is None:

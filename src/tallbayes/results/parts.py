@@ -134,12 +134,14 @@ class Mode:
 
 @dataclass(frozen=True)
 class DrawWeights:
-    """What part of as many draws from the posterior they are worth, the largest of a mean of one, their tail's k."""
+    """What part of as many draws from the posterior they are worth, the largest of a mean of one, their tail's k, and
+    what the draws were `about`."""
 
     draws: int
     efficiency: float
     largest: float
     tail: float
+    about: str = "about a Gaussian in balance"
 
 
 @dataclass(frozen=True)

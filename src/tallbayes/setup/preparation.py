@@ -195,6 +195,9 @@ def prepare(
     executor: Executor | None = None,
 ) -> Prepared:
     """Place the rows, and find or renew the anchor."""
+    if model.shrinkage is not None:
+        hint = "tb.estimate(model, rows), which has a method of its own for it; or prior_scale in place of prior"
+        raise ModelError(explain("a density of the prior", model.shrinkage.words, hint))
     return find_centre(place(model, arrays, asked_precision, shuffle, None), anchor, executor)
 
 

@@ -23,7 +23,7 @@ RUN = "run"
 TYPED = re.compile("`([^`]*)`")
 BUDGETS = (Status.max_evaluations, Status.max_seconds, Status.interrupted)
 # Statuses of which neither the numbers nor their errors are to be used.
-UNTRUSTED = (Status.diverged, Status.no_contraction, Status.paths_too_short, Status.inconsistent)
+UNTRUSTED = (Status.diverged, Status.no_contraction, Status.paths_too_short, Status.chains_apart, Status.inconsistent)
 # Those whose errors may be larger than is stated.
 DOUBTFUL = (Status.heavy_tails, Status.infinite_variance)
 
@@ -110,6 +110,7 @@ def next_step(result: Result, door: Door) -> str:
         Status.no_contraction: f"look for columns that say the same thing, and drop one; {rare}take a tighter prior "
         f"({prior})",
         Status.paths_too_short: "centre and scale the columns, and drop those that say the same as others",
+        Status.chains_apart: f"drop columns that say the same as others; a Gaussian prior ({prior}) has no such modes",
         Status.inconsistent: f"report it, with seed {neat(float(result.settings.get('seed', 0)), 20)}; it should not "
         "happen",
         Status.no_mode: "write effects that share a scale as scale × effect, with standard normal effects",

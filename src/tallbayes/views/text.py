@@ -204,7 +204,7 @@ def about_weights(weighing: DrawWeights) -> str:
     tail = f"their tail index {fixed(weighing.tail, 2)}" if isfinite(weighing.tail) else "with no tail"
     share, largest = plain(100 * weighing.efficiency), plain(weighing.largest)
     return (
-        f"weights: {weighing.draws:,} draws about a Gaussian in balance, worth {share}% of as many from the posterior; "
+        f"weights: {weighing.draws:,} draws {weighing.about}, worth {share}% of as many from the posterior; "
         f"the largest weighs {largest} times the mean, {tail} (trusted up to {plain(MOST_TAIL)})"
     )
 

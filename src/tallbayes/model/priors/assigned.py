@@ -20,6 +20,7 @@ from tallbayes.model.catalogue import NOISE, SIGMA
 from tallbayes.model.priors.laws import LAWS
 from tallbayes.model.priors.named import as_prior
 from tallbayes.model.priors.prior import Prior
+from tallbayes.model.priors.shrinkage import ShrinkagePrior
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jnp
 
@@ -96,6 +97,16 @@ def runs_of(priors: Prior | Sequence[Prior]) -> tuple[LawRun, ...]:
     return tuple(found)
 
 
+def without_shrinkage(priors: Any) -> tuple[Any, ShrinkagePrior | None]:
+    """Priors of single numbers by the names of theta, and that of all coefficients together, if it is one of these."""
+    together = priors.get("coefficients") if isinstance(priors, Mapping) else None
+    if isinstance(together, str):
+        together = as_prior(together, "coefficients")
+    if not isinstance(together, ShrinkagePrior):
+        return priors, None
+    return {name: each for name, each in priors.items() if name != "coefficients"}, together
+
+
 def assign(
     given: Mapping[str, Any], scales: Mapping[str, Any]
 ) -> tuple[Priors, dict[str, Any], tuple[tuple[str, str], ...]]:
@@ -141,7 +152,7 @@ def require_kind(prior: Any, name: str, positive: bool, standardised: bool = Tru
         hint = "columns that are standardised before, or a formula, tb.fit"
         raise ModelError(explain(f"a prior of {name!r} in the units of x", prior.text, hint))
     if not isinstance(prior, Prior):
-        raise ModelError(explain(f"a prior of one number for {name!r}", str(prior), "lkj is of cor(group) alone"))
+        raise ModelError(explain(f"a prior of one number for {name!r}", str(prior), "normal(0, 1), say"))
     if positive and not (prior.positive or prior.law == "flat"):
         half = f"half_{prior.law}" if f"half_{prior.law}" in LAWS else "half_normal"
         raise ModelError(explain(f"a prior above 0 for {name!r}, which is a scale", prior.text, f"{half}(...)"))

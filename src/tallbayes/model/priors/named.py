@@ -3,6 +3,7 @@
     coefficients   normal, student_t, cauchy, laplace, flat
     scales         half_normal, half_student_t, half_cauchy, exponential, gamma, inverse_gamma
     correlations   lkj
+    coefficients, all together   horseshoe, regularised_horseshoe, r2d2
 
 A prior is one of the number that a result reports under that name, in its own units; of an intercept, of that at the
 means of the columns, where these are standardised. With `standardised=True` it is per standard deviation of a column,
@@ -23,6 +24,7 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain, suggestion
 from tallbayes.model.priors.prior import Prior
+from tallbayes.model.priors.shrinkage import ShrinkagePrior, horseshoe, r2d2, regularised_horseshoe
 
 __all__ = [
     "cauchy",
@@ -32,10 +34,13 @@ __all__ = [
     "half_cauchy",
     "half_normal",
     "half_student_t",
+    "horseshoe",
     "inverse_gamma",
     "laplace",
     "lkj",
     "normal",
+    "r2d2",
+    "regularised_horseshoe",
     "student_t",
 ]
 
@@ -135,9 +140,9 @@ def lkj(shape: float = 2.0) -> Lkj:
     return Lkj(_positive("shape", shape), f"lkj({_number(shape)})")
 
 
-def as_prior(given: Any, name: str) -> Prior | Lkj:
+def as_prior(given: Any, name: str) -> Prior | Lkj | ShrinkagePrior:
     """What was given for a parameter of this name, as a prior: one of these, or its text."""
-    if isinstance(given, Prior | Lkj):
+    if isinstance(given, Prior | Lkj | ShrinkagePrior):
         return given
     if isinstance(given, str):
         return read_prior(given)
@@ -145,7 +150,7 @@ def as_prior(given: Any, name: str) -> Prior | Lkj:
     raise ModelError(explain(f"a prior of tb.priors for {name!r}", repr(given), hint))
 
 
-def read_prior(text: str) -> Prior | Lkj:
+def read_prior(text: str) -> Prior | Lkj | ShrinkagePrior:
     """From what one would write in Python.
 
     >>> read_prior("student_t(4, 0, scale=2)").text

@@ -1,6 +1,7 @@
 """Independent draws of a result: where they come from, what their law is off by, and how they are handed over.
 
 a small table (answered by weights)     by rejection: the posterior's own law, see `rejection`
+a shrinkage prior                       draws of chains that the run kept, as far apart as their number allows
 a tall one                              ends of fine paths of the finest level, see `ends`
 neither, as its rows are not there      those that the run kept, as many as there are
 """
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain, require_extra, suggestion
+from tallbayes.estimator.levels import Stream
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.draws.rejection import Taken, draw_by_rejection, draw_from_stored
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 MOST_DRAWS = 2**24
 # What a difference in total variation may do to a mean, in sds: it is out where weights are largest.
 SDS_OUT = 4.0
+# Draws of a chain so far apart have forgotten one another.
+MOST_APART = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +155,9 @@ def draw(result: Result, count: int = 1_000, *, seed: int = 0) -> PosteriorDraws
         taken, how = _weighted(result, posterior, count, seed), "by rejection, from the posterior itself"
         rows = taken.proposals * result.cost.num_data / count
         return _made(result, taken.moves, seed, SDS_OUT * taken.off + left, how, rows)
+    if result.weighing is not None:
+        moves, apart = _of_chains(posterior, count, seed)
+        return _made(result, moves, seed, left, f"of chains, {apart} of their kept draws apart", 0.0)
     finest = len(posterior.points) - 1
     moves, rows_each = _along_paths(result, posterior, count, seed)
     return _made(result, moves, seed, bias_of(result) + left, f"ends of paths of level {finest}", rows_each)
@@ -176,6 +183,17 @@ def _weighted(result: Result, posterior: Posterior, count: int, seed: int) -> Ta
     taken = draw_from_stored(kept, posterior.weighted.posterior, seed)
     _require(count, len(taken.moves))
     return Taken(taken.moves[:count], 0, taken.off)
+
+
+def _of_chains(posterior: Posterior, count: int, seed: int) -> tuple[Floats, int]:
+    """Those that the run kept, and how many of a chain's apart from each other: as far as there are enough of them."""
+    kept = posterior.points[0][:, ::-1, 0].astype(np.float64)
+    chains, length, d = kept.shape
+    _require(count, chains * length)
+    apart = max(1, min(MOST_APART, length // -(-count // chains)))
+    among = kept[:, ::apart].reshape(-1, d)
+    rng = np.random.default_rng(np.random.SeedSequence([seed, int(Stream.DRAWS), 2]))
+    return among[rng.permutation(len(among))[:count]], apart
 
 
 def _along_paths(result: Result, posterior: Posterior, count: int, seed: int) -> tuple[Floats, float]:

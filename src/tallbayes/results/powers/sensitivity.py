@@ -19,7 +19,7 @@ from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Number, own_parameters, parameter_names
-from tallbayes.results.fitted import fitted_of, kept_posterior
+from tallbayes.results.fitted import fitted_with_prior, kept_posterior
 from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def sensitivity(result: Result) -> Sensitivity:
     posterior = kept_posterior(result)
     _require_small(len(posterior.anchor.mode), posterior.anchor.precision)
     names = parameter_names(result)[: own_parameters(result)]
-    target: Target = posterior.live[0] if posterior.live is not None else fitted_of(result).target
+    target: Target = posterior.live[0] if posterior.live is not None else fitted_with_prior(result).target
     parts = prior_parts(posterior, target)
     ensemble = make_ensemble(posterior, density_integrand(posterior, target, parts, len(names)), len(names))
     densities = (*(part.name for part in parts), PRIOR, LIKELIHOOD)

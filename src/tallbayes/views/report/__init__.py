@@ -70,6 +70,7 @@ MEANINGS = {
     Status.no_contraction: "Paths keep the memory of where they began, as they do between two modes or along a "
     f"direction that rows and prior leave open, so the bias is not under control. {NOT_TO_BE_TRUSTED}",
     Status.paths_too_short: f"Paths were stopped while they still remembered where they began. {NOT_TO_BE_TRUSTED}",
+    Status.chains_apart: f"Chains remember where they began, as they do between modes. {NOT_TO_BE_TRUSTED}",
     Status.slow_decay: "Finer levels bring little, so the accuracy asked for is out of reach at a sensible price; "
     "the errors stated are larger than that.",
     Status.heavy_tails: "A few paths make up most of the error, so the error itself may be far off. Take the numbers "
