@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.errors import InputError, explain
+from tallbayes.groups.units import Grouping
 from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.model.model import Target
 from tallbayes.posterior.posterior import Posterior
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model bound to its rows, in fitted units; with groups, a row of the table is a unit of them."""
+    """A model bound to its rows, in fitted units; with groups, a row of the table is a unit of them, and the `grouping`
+    knows their rows."""
 
     target: Target
     table: Table
+    grouping: Grouping | None = None
 
 
 @dataclass(frozen=True, eq=False)
