@@ -21,6 +21,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.whitening import Whitening
 from tallbayes.leave_one_out.cavity import answers, has_cavity
+from tallbayes.leave_one_out.centring import centred
 from tallbayes.leave_one_out.certificate import Certified, Integrals, certify, known
 from tallbayes.leave_one_out.own_nodes import place_nodes
 from tallbayes.leave_one_out.relocation import foreseen, relocate
@@ -117,11 +118,11 @@ def answer_within(
         got = f"{len(rows.places):,} rows, at {rows.work // len(rows.places)} nodes each"
         expected = f"up to {int(MOST_WITHIN / FIRST_DRAWS):,} rows times nodes, which hundreds of draws can read"
         raise InputError(explain(expected, got, 'unit="group", or fewer rows'))
-    rows, bias = place_nodes(rows, anchor, response_scale, tolerance)
+    source = centred(AllRows(fitted.target, fitted.table, anchor, rows.work, MOST_WITHIN), seed)
+    rows, bias = place_nodes(rows, source.anchor, response_scale, tolerance)
     count = len(rows.places)
     passed = Rows(0.0, 0.0, 0.0, np.arange(count), np.zeros(count) if pointwise else None, bias)
     facts = Integrals(np.zeros(count), np.zeros(count), None)
-    source = AllRows(fitted.target, fitted.table, anchor, rows.work, MOST_WITHIN)
     return _by_draws(source, rows, facts, passed, response_scale, count, tolerance, seed)
 
 

@@ -279,7 +279,7 @@ def without_rows(units: Units, at: np.ndarray, within: np.ndarray) -> Units:
 
 
 def _of_groups(static: tuple[Target, int, bool], units: Any, points: jax.Array) -> tuple[jax.Array, ...]:
-    """By points and groups: rows left out, rows given all, log p_g, and, if that is looked at, how uneven 1 / p_i is."""
+    """By points and groups: rows left out, rows given all, log p_g, and, if it is looked at, how uneven 1 / p_i is."""
     target, nodes, looks = static
     assert target.integrated is not None
     units, integral = in_float64(units), _with(target, nodes)
