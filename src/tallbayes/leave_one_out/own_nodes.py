@@ -29,17 +29,17 @@ MOST = {1: MOST_NODES, 2: 31, 3: 15}
 SHARE = 0.2
 
 
-class Placed(NamedTuple):
+class NodesPlaced(NamedTuple):
     """Rows with as many nodes as it takes, and by how much their sum may be off for want of more."""
 
     rows: RowsOfGroups
     bias: float
 
 
-def place_nodes(rows: RowsOfGroups, anchor: Anchor, response_scale: float, tolerance: float) -> Placed:
+def place_nodes(rows: RowsOfGroups, anchor: Anchor, response_scale: float, tolerance: float) -> NodesPlaced:
     """To a part of `tolerance` sampling errors, where so many nodes allow it."""
     if rows.is_closed:
-        return Placed(rows, 0.0)
+        return NodesPlaced(rows, 0.0)
     half = anchor.draws(BLOCK // 2, 0)
     points = anchor.mode + np.concatenate([half, -half])
     rows = _with_own(rows, anchor, points)
@@ -54,7 +54,7 @@ def place_nodes(rows: RowsOfGroups, anchor: Anchor, response_scale: float, toler
         sampling = float(np.sqrt(len(rows.places) * np.var(left.mean + constants)))
         bias = abs(float(np.mean(apart))) + 2 * float(np.std(apart)) / np.sqrt(BLOCK / 2)
         if bias <= SHARE * tolerance * sampling or 2 * rows.nodes + 1 > most:
-            return Placed(rows, bias + whole)
+            return NodesPlaced(rows, bias + whole)
         rows = rows.with_nodes(2 * rows.nodes + 1)
 
 
