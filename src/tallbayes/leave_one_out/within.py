@@ -236,13 +236,15 @@ def _in_blocks(points: Floats) -> Iterator[Floats]:
 def rows_of_groups(fitted: Fitted) -> RowsOfGroups:
     """All rows of a fit with groups, whose effect is integrated by the nodes of the fit."""
     target, grouping, units = fitted.target, fitted.grouping, fitted.table.rows
+    # Padding of a table repeats its first unit.
+    stop = fitted.table.num_rows
     if target.integrated is None or grouping is None or grouping.rows is None:
         got = "a fit without groups" if target.integrated is None else "one that does not know the groups of its rows"
         raise InputError(explain("a fit with effects by group and its rows", got, "unit=None"))
     folder = None
     if "rows" not in units:
         units, folder = grouping.rows.units(target.integrated.integral.groups, target.space)
-    units = jax.tree.map(np.asarray, units)
+    units = jax.tree.map(lambda leaf: np.asarray(leaf)[:stop], units)
     return replace(_in_order(target, units, grouping), folder=folder)
 
 
