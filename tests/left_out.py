@@ -49,19 +49,22 @@ class PoissonByGroup:
         self.y, self.group = y, group
 
     def _one(self, theta: Any) -> tuple[Any, Any]:
-        """log p of all rows, and of each given the others."""
+        """log p of every group, and of each row given the others of its group."""
         eta = theta[0] + np.exp(theta[1]) * EFFECT
         rows = self.y[:, None] * eta - np.exp(eta) - gammaln(self.y + 1)[:, None]
         joint = np.zeros((self.group.max() + 1, len(EFFECT))) + self._law
         np.add.at(joint, self.group, rows)
         groups = logsumexp(joint, axis=1)
-        return groups.sum(), groups[self.group] - logsumexp(joint[self.group] - rows, axis=1)
+        return groups, groups[self.group] - logsumexp(joint[self.group] - rows, axis=1)
 
     @property
     def _law(self) -> Any:
         return -0.5 * EFFECT**2 - 0.5 * np.log(2 * np.pi) + np.log(EFFECT[1] - EFFECT[0])
 
     def total(self, theta: Any) -> Any:
+        return self.groups(theta).sum(axis=1)
+
+    def groups(self, theta: Any) -> Any:
         return np.array([self._one(each)[0] for each in theta])
 
     def rows(self, theta: Any) -> Any:

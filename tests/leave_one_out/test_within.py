@@ -64,7 +64,17 @@ def test_rows_are_left_out_given_their_groups(counts: Any) -> None:
     assert found.rows[0].row == int(np.flatnonzero(table["g"] == "g12")[0])
     assert found.rows[0].influence > 2
     assert found.sampling_error == pytest.approx(np.sqrt(33 * np.var(exact)), rel=0.05)
-    assert result.loo().unit == "group"
+
+
+def test_groups_are_left_out_with_all_constants(counts: Any) -> None:
+    """That of their effects' law too: 0.9 a group, which errors of 0.05 would not hide."""
+    table, _, result = counts
+    model = PoissonByGroup(table["y"], np.unique(table["g"], return_inverse=True)[1])
+    exact = exact_loo(log_prior_by_group, model.groups, np.array([1.5, 0.0]))
+    found = result.loo(pointwise=True)
+    assert (found.unit, found.num_rows) == ("group", 17)
+    assert np.abs(found.pointwise - exact).max() < 0.2
+    assert abs(found.elpd - exact.sum()) < 5 * found.standard_error + found.bias_bound
 
 
 def test_control_nodes_of_the_group_alone_are_noticed(counts: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,14 +149,16 @@ def constants(target: Target, rows: Any, response_scale: float) -> Floats:
     if target.integrated is None:
         return log_normaliser(target.noise, _first(rows), response_scale)
     counts = np.asarray(rows["count"], np.float64)
-    if target.noise is None or target.noise.facts.response in ("binary", "class"):
-        return np.zeros(len(counts))
     if target.integrated.nodes == 0:
         # A closed form, which has the noise's scale in it.
         one = log_normaliser(target.noise, {"y": np.zeros(1)}, response_scale, includes_scale=True)
         return counts * one[0]
+    # The law of a family's effects is standard normal, and written without its constant.
+    law = 0.0 if target.parts is None else -0.5 * target.integrated.size * np.log(2 * np.pi)
+    if target.noise is None or target.noise.facts.response in ("binary", "class"):
+        return np.full(len(counts), law)
     by_row = log_normaliser(target.noise, rows["rows"], response_scale)
-    return np.sum(by_row * (np.arange(by_row.shape[1]) < counts[:, None]), axis=1)
+    return law + np.sum(by_row * (np.arange(by_row.shape[1]) < counts[:, None]), axis=1)
 
 
 def constants_of_chunk(target: Target, table: Table, start: int, response_scale: float) -> Floats:
