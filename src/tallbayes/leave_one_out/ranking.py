@@ -134,6 +134,7 @@ class Ranking:
             ax.errorbar(each.difference, height, xerr=both, fmt="o", color="#0b6e4f", capsize=3)
         ax.axvline(0.0, color="#9aa3ad", linewidth=1)
         ax.set_yticks(list(heights), self.names)
+        ax.margins(y=0.2)
         ax.set_xlabel(f"{self.quantity} less that of {self.names[0]}, 95% intervals")
         return ax
 
