@@ -6,7 +6,10 @@
 reference of a hundred thousand weighted points, the density written out here in NumPy. The level is 0.01 for all
 marginals of a posterior together. ArviZ's rank-normalised R-hat and ESS are those of four chains, into which the draws
 are cut. `laplace` and `balanced` are as many draws of these Gaussians, of which the former must fail. Last, 10,000
-draws at N = 10^6, d = 20: seconds warm, and rows a draw.
+draws at N = 10^6, d = 20: seconds warm, and rows a draw; beside it NumPyro's NUTS in the same process, on the same rows
+in float32 with one's own likelihood, begun at the mode with the fit's own covariance for its mass, as a gift. It is so
+slow that a hundred draws are made, and 10,000 effective ones extrapolated from their gradients; its warm-up is not
+counted.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from tallbayes.views.text import table
 RESULTS = Path(__file__).parent / "results" / "draws.json"
 DRAWS, REFERENCE, LEVEL = 8_000, 100_000, 0.01
 TALL, TALL_DRAWS = 1_000_000, 10_000
+NUTS_WARM_UP, NUTS_DRAWS, NUTS_GRADIENTS = 50, 100, 20
 
 
 def logistic(num_rows: int, dimension: int, size: float, seed: int) -> tuple[Any, Any]:
@@ -184,7 +188,51 @@ def tall() -> dict[str, Any]:
     warm, busy = time.perf_counter() - start, time.process_time() - busy
     found = {"posterior": "logistic 1e6 x 20", "by": "default", "how": draws.how, "fit_seconds": fitted}
     found |= {"cold_seconds": cold, "seconds": warm, "processor_seconds": busy, "bias": draws.bias}
+    found["nuts"] = nuts(rows, result)
     return {**found, "rows_per_draw": draws.rows_per_draw, "draws": TALL_DRAWS, **chains(draws.flat[:DRAWS])}
+
+
+def nuts(rows: Any, result: tb.Result) -> dict[str, float]:
+    """Gradients of a short run, seconds of one, and what as many effective draws would take: an extrapolation."""
+    import arviz
+    import jax
+    import jax.numpy as jnp
+    from numpyro.infer import MCMC, NUTS
+
+    anchor = result.anchor
+    assert anchor is not None
+    x, y = jnp.asarray(rows["x"], jnp.float32), jnp.asarray(rows["y"], jnp.float32)
+    slope, start = y @ x, jnp.asarray(anchor.mode, jnp.float32)
+
+    def potential(theta: Any) -> Any:
+        return jnp.sum(jax.nn.softplus(x @ theta)) - slope @ theta + 0.5 * jnp.sum(theta**2)
+
+    mass = jnp.asarray(anchor.covariance, jnp.float32)
+    kernel = NUTS(potential_fn=potential, dense_mass=True, inverse_mass_matrix=mass, adapt_mass_matrix=False)
+    sampler = MCMC(kernel, num_warmup=NUTS_WARM_UP, num_samples=NUTS_DRAWS, progress_bar=False)
+    sampler.run(jax.random.PRNGKey(0), init_params=start, extra_fields=("num_steps",))
+    values = np.asarray(sampler.get_samples(), np.float64)
+    if len(np.unique(values[:, 0])) < NUTS_DRAWS / 2:
+        raise RuntimeError("NUTS did not move: its draws say nothing of its speed")
+    # More than there are draws, as neighbours in opposite directions have it, is not told from so few.
+    effective = min(float(arviz.ess({"theta": values[None]})["theta"].min()), NUTS_DRAWS)
+    gradients = int(np.sum(sampler.get_extra_fields()["num_steps"]))
+    both = jax.jit(jax.value_and_grad(potential))
+    jax.block_until_ready(both(start))
+    began, busy = time.perf_counter(), time.process_time()
+    for _ in range(NUTS_GRADIENTS):
+        jax.block_until_ready(both(start))
+    seconds, busy = time.perf_counter() - began, time.process_time() - busy
+    times = gradients / NUTS_GRADIENTS * TALL_DRAWS / effective
+    return {
+        "draws": NUTS_DRAWS,
+        "gradients": gradients,
+        "ess_least": effective,
+        "seconds_a_gradient": seconds / NUTS_GRADIENTS,
+        "processor_seconds_a_gradient": busy / NUTS_GRADIENTS,
+        "extrapolated_seconds": seconds * times,
+        "extrapolated_processor_seconds": busy * times,
+    }
 
 
 def main() -> None:

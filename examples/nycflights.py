@@ -52,6 +52,7 @@ def read_flights() -> pa.Table:
     origin         EWR, JFK or LGA
     carrier        code of two characters
     month          1 to 12
+    date           such as 2013-02-08
     plane          the number on its tail, such as N335AA
     """
     names = "year", "month", "day", "hour", "arr_delay", "distance", "origin", "carrier", "tailnum"
@@ -66,6 +67,7 @@ def read_flights() -> pa.Table:
             "origin": flights["origin"],
             "carrier": flights["carrier"],
             "month": flights["month"],
+            "date": _dates(flights),
             "plane": flights["tailnum"],
         }
     )
@@ -88,11 +90,18 @@ def _read_columns(names: tuple[str, ...]) -> pa.Table:
 
 def _weekdays(flights: pa.Table) -> pa.DictionaryArray:
     """The days of the week as an ordered dictionary, whose order a fit keeps."""
-    year, month, day = (flights[name].to_numpy().astype(int) for name in ("year", "month", "day"))
-    months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
     # 1970-01-01, day 0, was a Thursday.
-    codes = (months.astype("datetime64[D]").astype(int) + day - 1 + WEEKDAYS.index("Thu")) % 7
+    codes = (_days(flights).astype(int) + WEEKDAYS.index("Thu")) % 7
     return pa.DictionaryArray.from_arrays(codes.astype(np.int32), list(WEEKDAYS), ordered=True)
+
+
+def _dates(flights: pa.Table) -> pa.Array:
+    return pa.array(np.datetime_as_string(_days(flights)))
+
+
+def _days(flights: pa.Table) -> np.ndarray:
+    year, month, day = (flights[name].to_numpy().astype(int) for name in ("year", "month", "day"))
+    return (12 * (year - 1970) + month - 1).astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
 
 
 def _locate(name: str) -> Path:

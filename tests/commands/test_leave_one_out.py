@@ -26,6 +26,8 @@ def test_a_run_is_left_out_and_ranked(fitted: Fitted, tmp_path: Path, capsys: py
     assert error.startswith(f"tallbayes: {found['num_rows']:,} rows in ")
     assert cli.main(["loo", str(fitted.folder), "--pointwise", str(out)]) == 2
     assert "which exists" in capsys.readouterr().err
+    assert cli.main(["loo", str(fitted.folder), "--unit", "group"]) == 2
+    assert "a fit with effects by group" in capsys.readouterr().err
     shutil.copytree(fitted.folder, tmp_path / "again")
     assert cli.main(["rank", str(fitted.folder), str(tmp_path / "again")]) == 0
     output = capsys.readouterr().out

@@ -26,6 +26,8 @@ LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", *GUIDES, *LONGER])
 def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # A worked case reads the data of the examples.
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
     run_blocks((ROOT / name).read_text(), name)
 
 

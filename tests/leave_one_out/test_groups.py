@@ -1,4 +1,4 @@
-"""Of a mixed model a whole group is left out: a linear one against its closed form on a grid."""
+"""Of a linear mixed model groups are left out, and rows: against closed forms on a grid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tallbayes as tb
 
 
 @pytest.mark.slow
-def test_whole_groups_are_left_out() -> None:
+def test_groups_and_rows_are_left_out() -> None:
     """Errors are held against the stated ones: 5 of them are passed by chance once in 2 million numbers."""
     rng = np.random.default_rng(6)
     counts = rng.integers(2, 7, 40)
@@ -47,5 +47,22 @@ def test_whole_groups_are_left_out() -> None:
     order = np.argsort(np.arange(40).astype(str))
     assert np.abs(found.pointwise - exact[order]).max() < 0.1
     assert tb.rank(result, result, names=["a", "b"])["b"].sampling_error == 0
+    assert found.certified
+    assert abs(found.elpd - exact.sum()) < 5 * found.standard_error + found.bias_bound
+
+    def log_p_of_rows(theta: Any) -> Any:
+        """Of each given the others of its group: [V^-1 e]_i / [V^-1]_ii."""
+        b, tau2, sigma2 = theta[:, :1], np.exp(2 * theta[:, 1:2]), np.exp(2 * theta[:, 2:3])
+        shrunk = tau2 / (sigma2 + counts * tau2)
+        total = (sums - counts * b) * shrunk
+        precision = (1 - shrunk)[:, group] / sigma2
+        off = (z - b - total[:, group]) / sigma2 / precision
+        return 0.5 * (np.log(precision) - precision * off**2 - np.log(2 * np.pi)) - np.log(scale)
+
+    exact = exact_loo(log_prior, log_p_of_rows, np.array([0.0, -0.3, -0.3]), lambda theta: log_p(theta).sum(axis=1))
+    found = result.loo(pointwise=True, unit="row")
+    assert (found.unit, found.num_rows) == ("row", len(y))
+    assert found.pointwise is not None
+    assert np.abs(found.pointwise - exact).max() < 0.1
     assert found.certified
     assert abs(found.elpd - exact.sum()) < 5 * found.standard_error + found.bias_bound

@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
+from tallbayes.gaussian.whitening import DenseWhitening
 from tallbayes.leave_one_out import certificate
-from tallbayes.leave_one_out.cavity import answers
+from tallbayes.leave_one_out.cavity import NARROW, answers
+from tallbayes.leave_one_out.certificate import known
+from tallbayes.leave_one_out.rows import taken
 from tallbayes.results.fitted import fitted_of
 
 Outlier = tuple[dict[str, np.ndarray], np.ndarray, tb.Result]
@@ -72,6 +75,20 @@ def test_one_pass_is_near(outlier: Outlier) -> None:
     assert abs(sum(each.elpd.sum() for each in parts) - exact.sum()) < 0.2 * np.sqrt(60 * np.var(exact))
     leverage = np.concatenate([each.leverage for each in parts])
     assert 0.5 < leverage.sum() < 2
+
+
+@pytest.mark.parametrize("width", [0.004, 0.03])
+def test_few_nodes_will_do_where_predictors_hardly_move(outlier: Outlier, width: float) -> None:
+    """Of a Gaussian so much narrower, whose cavity many nodes know: to the square of how far predictors move."""
+    _, _, result = outlier
+    fitted, anchor = fitted_of(result), result.anchor
+    assert anchor is not None
+    narrow = DenseWhitening(anchor.precision / width**2, anchor.whitening * width)
+    found = next(answers(fitted.target, fitted.table, anchor.mode, narrow))[1]
+    exact = known(fitted.target, taken(fitted.table.rows, slice(60)), anchor.mode, narrow)
+    spread = np.max(np.sum((np.asarray(fitted.table.rows["x"])[:60] @ narrow.root) ** 2, axis=1))
+    assert (spread > NARROW[0]) == (width > 0.01)
+    assert np.abs(found.elpd - exact.cavity).max() < 0.2 * spread**2
 
 
 def test_errors_fall_and_seeds_agree(outlier: Outlier) -> None:

@@ -60,17 +60,20 @@ EVIDENCE = Command(
     },
     module="evidence",
 )
+UNIT = option("--unit", "what is left out of a mixed model: row or group", "UNIT")
 LOO = Command(
     "loo",
     help="how well a run foretells each row from the others",
-    usage="RUN [--pointwise FILE] [--tolerance X] [--json]",
+    usage="RUN [--unit row|group] [--pointwise FILE] [--tolerance X] [--json]",
     description="Leave-one-out from the one fit: the expected log predictive density of a row that was not fitted, "
     "summed over rows, with its sampling error and, apart, its Monte Carlo error; the rows that matter most. The "
-    "table is read again from where fit found it. Of a mixed model whole groups are left out.",
+    "table is read again from where fit found it. Of a mixed model whole groups are left out, or, with --unit row, "
+    "rows given the others of their group.",
     epilog="example:\n  tallbayes loo run1 --pointwise rows.parquet\n",
     options={
         "": (
             RUN,
+            UNIT,
             path("--pointwise", "every row's own, into a .csv, .parquet or .arrow file", "FILE"),
             number("--tolerance", "Monte Carlo error in sampling errors; default 0.01", default=0.01),
             flag("--force", "replace --pointwise if it exists"),
@@ -82,14 +85,16 @@ LOO = Command(
 RANK = Command(
     "rank",
     help="say which of several runs is the best",
-    usage="RUN RUN ... [--by loo|evidence] [--json]",
+    usage="RUN RUN ... [--by loo|evidence] [--unit row|group] [--json]",
     description="Runs for the same rows side by side, the best first: differences of leave-one-out, whose sampling "
-    "error is that of the difference, or of log evidence. Runs of other rows or another response are refused.",
+    "error is that of the difference, or of log evidence. Where some runs have effects by group and some have none, "
+    "rows are left out. Runs of other rows or another response are refused.",
     epilog="example:\n  tallbayes rank run1 run2 run3\n",
     options={
         "": (
             path("folders", "folders of fit", "RUN", nargs="+"),
             choice("--by", "what to compare", "loo", "evidence"),
+            UNIT,
             number("--tolerance", "Monte Carlo error in sampling errors; default 0.01", default=0.01),
             flag("--json", "print one JSON document instead of text"),
         )

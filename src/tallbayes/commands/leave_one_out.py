@@ -23,7 +23,7 @@ def loo(options: argparse.Namespace) -> int:
     if out is not None and out.exists():
         out.unlink()
     result = _with_rows(options.folder)
-    found = result.loo(out=out, tolerance=options.tolerance)
+    found = result.loo(out=out, tolerance=options.tolerance, unit=options.unit)
     if options.json:
         print(json.dumps(_plain(found)))
     else:
@@ -41,7 +41,7 @@ def rank(options: argparse.Namespace) -> int:
     results = {str(folder): _with_rows(folder) for folder in options.folders}
     if len(results) < len(options.folders):
         raise InputError(explain("every run once", "one of them twice", "tallbayes rank run1 run2"))
-    found = ranked(results, by=options.by, tolerance=options.tolerance)
+    found = ranked(results, by=options.by, tolerance=options.tolerance, unit=options.unit)
     if options.json:
         print(found.to_pandas().to_json(orient="records"))
     else:

@@ -83,7 +83,7 @@ def conclude(
         posterior=posterior,
         factors=factors,
         effect_source=effect_source(posterior, prepared),
-        fitted_source=partial(Fitted, prepared.target, prepared.table),
+        fitted_source=partial(Fitted, prepared.target, prepared.table, prepared.grouping),
         path_source=partial(_paths, run, prepared),
         regression=regression_of(prepared.target),
         random_tail=finished.randomised is not None,

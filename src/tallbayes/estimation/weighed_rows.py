@@ -303,7 +303,7 @@ def _described(prepared: Prepared, weighed: Weighed, **parts: Any) -> Result:
     factors = factors_of(prepared)
     notes = (*(factor.note for factor in factors), *found.notes)
     own: dict[str, Any] = {"effect_source": effect_source(found.posterior, prepared)}
-    own["fitted_source"] = partial(Fitted, prepared.target, prepared.table)
+    own["fitted_source"] = partial(Fitted, prepared.target, prepared.table, prepared.grouping)
     return replace(found, notes=notes, factors=factors, **own)
 
 

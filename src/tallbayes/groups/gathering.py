@@ -92,15 +92,27 @@ class RowsOnDisk:
             count_rows(len(self.column[part]))
         return Grouping(self.by, levels, counts)
 
+    @property
+    def codes(self) -> np.ndarray:
+        """Of every row the number of its group: a pass over the column."""
+        return np.concatenate([self._codes(part).astype(np.int32) for part in self._parts()])
+
+    def beside(self, units: Units) -> RowsOnDisk:
+        """They take no memory."""
+        return self
+
     def chunks(self) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
         """Codes and checked rows, a part at a time: one pass."""
-        levels = self.grouping.levels
-        are_numbers = levels.dtype.kind in "iu" and levels[0] == 0 and levels[-1] == len(levels) - 1
         begin_pass(self.num_rows)
         for part in self._parts():
-            values = group_values(self.by, self.column[part])
-            yield values if are_numbers else np.searchsorted(levels, values), self._checked(part)
-            count_rows(len(values))
+            codes = self._codes(part)
+            yield codes, self._checked(part)
+            count_rows(len(codes))
+
+    def _codes(self, part: slice) -> np.ndarray:
+        levels, values = self.grouping.levels, group_values(self.by, self.column[part])
+        are_numbers = levels.dtype.kind in "iu" and levels[0] == 0 and levels[-1] == len(levels) - 1
+        return values if are_numbers else np.searchsorted(levels, values)
 
     def units(self, groups: Groups, space: Space) -> tuple[Units, UnitsOnDisk]:
         """Without nodes yet, in random order, and where their rows lie."""

@@ -60,6 +60,7 @@ def gather(model: Model, data: Any, weights: Any = None) -> Gathered:
         units = groups.closed(groups).units(head, rows.chunks(), grouping.count)
     if units is None:
         units, on_disk = rows.units(groups, space)
+    grouping = replace(grouping, rows=rows.beside(units))
     # A climb needs integrals that are smooth in theta, however few nodes are asked for.
     unit = jax.tree.map(lambda array: array[0], units)
     few = "root" in units and groups.nodes is not None and groups.nodes < first_nodes(unit)

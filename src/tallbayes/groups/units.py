@@ -11,7 +11,7 @@ Rows that are in memory are put together at once; those on disk in `gathering`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,15 @@ Units = dict[str, Any]
 class Grouping:
     """The groups by number: what they are called, and how many rows each has.
 
-    Where their units are on disk, `folder` holds them; it goes with the last who has it.
+    Where their units are on disk, `folder` holds them; it goes with the last who has it. `rows` know the group of every
+    row in the order of the source, and its numbers where units do not hold them.
     """
 
     by: str
     levels: np.ndarray
     counts: np.ndarray
     folder: Any = None
+    rows: Any = field(default=None, repr=False)
 
     @property
     def count(self) -> int:
@@ -63,6 +65,10 @@ class RowsInMemory:
     @property
     def head(self) -> Any:
         return jax.tree.map(lambda array: array[:1], self.arrays)
+
+    def beside(self, units: Units) -> RowsInMemory:
+        """Without what these units hold of them."""
+        return replace(self, arrays=None) if "rows" in units else self
 
     def chunks(self) -> Iterator[tuple[np.ndarray, Any]]:
         """Codes and rows, a part at a time."""

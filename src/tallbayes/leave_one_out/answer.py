@@ -21,13 +21,17 @@ from tallbayes.errors import InputError, explain
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.whitening import Whitening
 from tallbayes.leave_one_out.cavity import answers, has_cavity
+from tallbayes.leave_one_out.centring import centred
 from tallbayes.leave_one_out.certificate import Certified, Integrals, certify, known
+from tallbayes.leave_one_out.own_nodes import place_nodes
 from tallbayes.leave_one_out.relocation import foreseen, relocate
-from tallbayes.leave_one_out.rows import ChosenRows, choose, constants, constants_of_chunk
+from tallbayes.leave_one_out.rows import ChosenRows, choose, constants_of_chunk
 from tallbayes.leave_one_out.weighing import MOST_DENSITIES, AllRows, SomeRows, balanced, weigher
+from tallbayes.leave_one_out.within import MOST_BENT, RowsOfGroups, rows_of_groups
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
+from tallbayes.results.fitted import Fitted
 from tallbayes.rows.table import Table, capacity_for
 from tallbayes.weighing.proposal import BLOCK_DRAWS, Proposal
 from tallbayes.weighing.weights import Weights
@@ -35,6 +39,8 @@ from tallbayes.weighing.weights import Weights
 FIRST_DRAWS, MOST_DRAWS, MOST_GROWTH = 512, 8192, 8.0
 # So few rows are certified all; of more, those that matter most and a random sample of the others.
 ALL_ROWS, HEAVY_ROWS, SAMPLED_ROWS = 2_048, 512, 1_024
+# Densities of rows within groups at nodes and draws: some minutes at the most.
+MOST_WITHIN = 4e9
 MOST_NAMED = 10
 MOST_RELOCATED = 256
 PROBABILITY, QUANTILE = 0.975, 1.96
@@ -71,6 +77,7 @@ class Rows(NamedTuple):
     fitted: float
     places: np.ndarray
     pointwise: Floats | None
+    bias: float = 0.0
 
 
 class LeftOutDraws(NamedTuple):
@@ -99,12 +106,44 @@ def answer(
     chosen = _chosen(table, passed.places, everyone, seed)
     facts = known(target, chosen.rows, anchor.mode, anchor.whitener)
     source = weigher(target, table, anchor, chosen.part(chosen.counts == 1), FIRST_DRAWS)
+    return _by_draws(source, chosen, facts, passed, response_scale, count, tolerance, seed)
+
+
+def answer_within(
+    fitted: Fitted, anchor: Anchor, response_scale: float, tolerance: float, seed: int, pointwise: bool
+) -> Answer:
+    """Of all rows of a fit with groups, each given the others of its group; every row's own in the order of groups."""
+    rows = rows_of_groups(fitted)
+    if rows.work * FIRST_DRAWS > MOST_WITHIN:
+        got = f"{len(rows.places):,} rows, at {rows.work // len(rows.places)} nodes each"
+        expected = f"up to {int(MOST_WITHIN / FIRST_DRAWS):,} rows times nodes, which hundreds of draws can read"
+        raise InputError(explain(expected, got, 'unit="group", or fewer rows'))
+    source = centred(AllRows(fitted.target, fitted.table, anchor, rows.work, MOST_WITHIN), seed)
+    rows, bias = place_nodes(rows, source.anchor, response_scale, tolerance)
+    count = len(rows.places)
+    passed = Rows(0.0, 0.0, 0.0, np.arange(count), np.zeros(count) if pointwise else None, bias)
+    facts = Integrals(np.zeros(count), np.zeros(count), None)
+    return _by_draws(source, rows, facts, passed, response_scale, count, tolerance, seed)
+
+
+def _by_draws(
+    source: AllRows | SomeRows,
+    chosen: ChosenRows | RowsOfGroups,
+    facts: Integrals,
+    passed: Rows,
+    response_scale: float,
+    count: int,
+    tolerance: float,
+    seed: int,
+) -> Answer:
+    """With as many draws as it takes."""
+    target, anchor = source.target, source.anchor
     draws = _more(None, source, seed, FIRST_DRAWS)
     while True:
         found = _certified(source, chosen, facts, anchor.whitener, draws)
         whole = _together(target, chosen, passed, found, draws, response_scale, count, anchor)
         reached = np.hypot(whole.standard_error, whole.bias_bound) / (tolerance * whole.sampling_error)
-        most = min(MOST_DRAWS, int(MOST_DENSITIES / source.rows_read) // FIRST_DRAWS * FIRST_DRAWS)
+        most = min(MOST_DRAWS, int(source.most / source.rows_read) // FIRST_DRAWS * FIRST_DRAWS)
         if (reached <= 1 and not whole.trouble) or len(draws.z) >= most:
             return whole
         growth = np.clip(1.1 * reached**2, 2, MOST_GROWTH) if np.isfinite(reached) else MOST_GROWTH
@@ -172,7 +211,11 @@ class Found:
 
 
 def _certified(
-    source: AllRows | SomeRows, chosen: ChosenRows, facts: Integrals, whitening: Whitening, draws: LeftOutDraws
+    source: AllRows | SomeRows,
+    chosen: ChosenRows | RowsOfGroups,
+    facts: Integrals,
+    whitening: Whitening,
+    draws: LeftOutDraws,
 ) -> Found:
     mode, ratios = source.anchor.mode, draws.log_ratios
     finite = np.isfinite(ratios[0]).all()
@@ -191,7 +234,7 @@ def _certified(
 
 def _relocated(
     source: AllRows | SomeRows,
-    chosen: ChosenRows,
+    chosen: ChosenRows | RowsOfGroups,
     facts: Integrals,
     whitening: Whitening,
     draws: LeftOutDraws,
@@ -200,8 +243,10 @@ def _relocated(
     """Rows that decide much, by draws of their own: those that are foreseen, whatever the draws have shown. One that is
     taken because its weights turned out heavy is no fair choice: both of its answers are kept apart by the bound.
     """
-    affordable = min(int(MOST_DENSITIES / (source.rows_read * len(draws.z))), MOST_RELOCATED)
+    affordable = min(int(source.most / (source.rows_read * len(draws.z))), MOST_RELOCATED)
     certain = foreseen(facts)[:affordable]
+    if isinstance(chosen, RowsOfGroups) and len(source.anchor.mode) > MOST_BENT:
+        affordable = len(certain)
     late = np.setdiff1d(np.flatnonzero(main.troubled), certain)[: affordable - len(certain)]
     if not len(certain) and not main.troubled.any():
         return main, np.zeros(len(main.elpd)), ()
@@ -235,7 +280,7 @@ def _part_of(facts: Integrals, part: slice) -> Any:
 
 def _together(
     target: Target,
-    chosen: ChosenRows,
+    chosen: ChosenRows | RowsOfGroups,
     passed: Rows,
     found: Found,
     draws: LeftOutDraws,
@@ -245,8 +290,7 @@ def _together(
 ) -> Answer:
     """Sums and errors."""
     main, whole = found.main, len(chosen.places) == count
-    constant = np.broadcast_to(constants(target, chosen.rows, response_scale), main.elpd.shape)
-    own = main.elpd + constant
+    own = main.elpd + chosen.constants(target, response_scale)
     by_cavity, fitted_by_cavity, leverage = _by_cavity(target, chosen, anchor)
     difference = main.elpd - by_cavity
     fitted_difference = main.fitted - fitted_by_cavity
@@ -265,7 +309,9 @@ def _together(
         variance += stands**2 / light.sum() * float(np.var(difference[light], ddof=1))
         p_variance += stands**2 / light.sum() * float(np.var((fitted_difference - difference)[light], ddof=1))
     doubt = float(chosen.counts @ np.where(np.isinf(found.doubts), np.abs(difference), found.doubts))
-    bias = np.inf if found.trouble else abs(main.bias) + doubt + _lopsided(main.by_draw) * np.sqrt(variance)
+    bias = (
+        np.inf if found.trouble else passed.bias + abs(main.bias) + doubt + _lopsided(main.by_draw) * np.sqrt(variance)
+    )
     pointwise = None if passed.pointwise is None else passed.pointwise.copy()
     if pointwise is not None:
         pointwise[chosen.places] = own
@@ -312,10 +358,10 @@ def _kurtosis(numbers: Floats) -> float:
     return float(np.mean(centred**4) / variance**2) if variance > 0 else 3.0
 
 
-def _by_cavity(target: Target, chosen: ChosenRows, anchor: Anchor) -> tuple[Floats, Floats, Floats]:
+def _by_cavity(target: Target, chosen: ChosenRows | RowsOfGroups, anchor: Anchor) -> tuple[Floats, Floats, Floats]:
     """What the pass said of the chosen rows, and their leverage; nothing where there is no cavity."""
     count = len(chosen.places)
-    if not has_cavity(target):
+    if not has_cavity(target) or isinstance(chosen, RowsOfGroups):
         nothing = np.zeros(count)
         return nothing, nothing, np.full(count, np.nan)
     table = _small_table(chosen.rows, count)

@@ -32,9 +32,10 @@ from tallbayes.watch import begin_pass, count_rows
 
 PART_ROWS = 2**14
 MOST_PREDICTORS = 3
-# Hermite's nodes a predictor and Legendre's: where eta hardly moves, and where it moves as much as the rows allow.
-FEW, MANY = {1: (5, 3), 2: (5, 3), 3: (3, 3)}, {1: (15, 8), 2: (7, 8), 3: (5, 6)}
-NARROW = 0.05
+# Hermite's nodes a predictor and Legendre's: where eta moves next to nothing, hardly, and as much as the rows allow.
+RULES = {1: ((3, 3), (5, 3), (15, 8)), 2: ((3, 3), (5, 3), (7, 8)), 3: ((3, 3), (3, 3), (5, 6))}
+NARROW = (1e-3, 0.05)
+FINEST = len(NARROW)
 # A row that all is known from alone has no cavity.
 LEAST_LEFT = 0.02
 TINY = 1e-30
@@ -97,7 +98,7 @@ def _part(
     part = in_float64(part)
     eta, spread = target.layout.predict(part, mode), target.layout.spread(part, whitening)
     widest = jnp.max(jnp.trace(spread, axis1=1, axis2=2)) / jnp.minimum(unit, 1.0)
-    which = (widest > NARROW).astype(jnp.int32)
+    which = jnp.sum(widest > jnp.asarray(NARROW)).astype(jnp.int32)
     cavity = _cavity(target, part, eta, spread, which)
     elpd, fitted = jnp.zeros(count), jnp.full(count, -jnp.inf)
     path, normal = _path_rule(target.layout.size), _normal_rules(target.layout.size)
@@ -126,7 +127,7 @@ def values(target: Target, cavity: Cavity, u: jax.Array, rows: Any) -> jax.Array
 def cavities(target: Target, rows: Any, mode: jax.Array, whitening: Whitening) -> Cavity:
     """Those of a few rows, by the finer rule; rows are in float64."""
     eta, spread = target.layout.predict(rows, mode), target.layout.spread(rows, whitening)
-    return _cavity(target, rows, eta, spread, jnp.ones((), jnp.int32))
+    return _cavity(target, rows, eta, spread, jnp.int32(FINEST))
 
 
 def _cavity(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, which: jax.Array) -> Cavity:
@@ -154,7 +155,7 @@ def _cavity(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, which:
 
 
 class Rules(NamedTuple):
-    """A coarse rule and a fine one, padded to one length: nodes (2, k, size), weights and, of paths, s."""
+    """From the coarsest to the finest, padded to one length: nodes (3, k, size), weights and, of paths, s."""
 
     u: Any
     weights: Any
@@ -171,15 +172,15 @@ def hermite(count: int, size: int) -> tuple[Floats, Floats]:
 
 
 def _normal_rules(size: int) -> Rules:
-    both = [hermite(rule[size][0], size) for rule in (FEW, MANY)]
-    return _padded([(u, weights, np.zeros(len(weights))) for u, weights in both])
+    every = [hermite(count, size) for count, _ in RULES[size]]
+    return _padded([(u, weights, np.zeros(len(weights))) for u, weights in every])
 
 
 def _path_rule(size: int) -> Rules:
     parts: list[tuple[Floats, Floats, Floats]] = []
-    for rule in (FEW, MANY):
-        u, weights = hermite(rule[size][0], size)
-        nodes, lengths = np.polynomial.legendre.leggauss(rule[size][1])
+    for normal, uniform in RULES[size]:
+        u, weights = hermite(normal, size)
+        nodes, lengths = np.polynomial.legendre.leggauss(uniform)
         s = (1 - nodes) / 2
         parts.append((np.tile(u, (len(s), 1)), np.outer(lengths / 2, weights).ravel(), np.repeat(s, len(weights))))
     return _padded(parts)

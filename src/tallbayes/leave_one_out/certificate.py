@@ -25,14 +25,14 @@ from tallbayes.anchor.importance import in_float64
 from tallbayes.gaussian.quadrature import normal_rule
 from tallbayes.gaussian.whitening import Whitening
 from tallbayes.leave_one_out.cavity import Cavity, cavities, has_cavity, hermite, values
-from tallbayes.leave_one_out.rows import ChosenRows
+from tallbayes.leave_one_out.rows import PART_ROWS, ChosenRows, padded, taken
+from tallbayes.leave_one_out.within import RowsOfGroups
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
 from tallbayes.programs.later import jax, jnp
 from tallbayes.weighing.weights import LARGEST_SHARE, Weights
 
-PART_ROWS = 256
 # Of the exponent of one weight: beyond, it is no number.
 MOST_EXPONENT = 690.0
 # Where a row's own weights have a tail as heavy as this, their variance is not to be trusted.
@@ -71,21 +71,11 @@ def known(target: Target, rows: Any, mode: Floats, whitening: Whitening) -> Inte
     parts = []
     with jax.enable_x64(True):
         for start in range(0, count, PART_ROWS):
-            part = _padded(jax.tree.map(lambda leaf, at=start: leaf[at : at + PART_ROWS], rows))
+            part = padded(jax.tree.map(lambda leaf, at=start: leaf[at : at + PART_ROWS], rows))
             found = compiled(_known)(target, part, mode, whitening)
             parts.append(jax.tree.map(lambda leaf: np.asarray(leaf), found))
     cavity, fitted, shape = jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
     return Integrals(cavity, fitted, shape)
-
-
-def _padded(rows: Any) -> Any:
-    """With copies of the last row, so that one program serves all parts."""
-
-    def longer(leaf: np.ndarray) -> np.ndarray:
-        missing = PART_ROWS - len(leaf)
-        return np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]) if missing else leaf
-
-    return jax.tree.map(longer, rows)
 
 
 def _known(target: Target, rows: Any, mode: jax.Array, whitening: Whitening) -> tuple[jax.Array, jax.Array, Cavity]:
@@ -110,25 +100,6 @@ def _known(target: Target, rows: Any, mode: jax.Array, whitening: Whitening) -> 
     return *jax.lax.fori_loop(0, len(weights), add, (nothing, nothing)), shape
 
 
-def densities(target: Target, rows: Any, mode: Floats, moves: Floats) -> Floats:
-    """l of some rows at draws, (rows, draws)."""
-    count = len(jax.tree.leaves(rows)[0])
-    with jax.enable_x64(True):
-        found = compiled(_densities)(target, _padded(rows), mode, jnp.asarray(moves))
-        return np.asarray(found)[:count]
-
-
-def _densities(target: Target, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
-    rows, layout = in_float64(rows), target.layout
-    if target.predictor is None:
-        each = jax.vmap(target.log_likelihood.call, (None, 0))
-        return jax.lax.map(lambda move: each(mode + move, rows), moves).T
-    eta, steps = layout.predict(rows, mode), layout.moved(rows, moves.T)
-    at = eta[None] + (steps[0].T if layout.is_scalar else steps.transpose(2, 1, 0))
-    value = jax.vmap(target.predictor.call)
-    return jax.lax.map(lambda each: value(each, rows), at).T
-
-
 def draws_in_u(target: Target, rows: Any, whitening: Whitening, shape: Cavity, z: Floats) -> Floats:
     """u of every row at draws z, (rows, predictors, draws): (L U)^-1 A W z."""
     return np.linalg.solve(shape.root, along(target, rows, whitening, z))
@@ -143,7 +114,7 @@ def along(target: Target, rows: Any, whitening: Whitening, z: Floats) -> Floats:
 
 def certify(
     target: Target,
-    chosen: ChosenRows,
+    chosen: ChosenRows | RowsOfGroups,
     facts: Integrals,
     mode: Floats,
     whitening: Whitening,
@@ -157,22 +128,21 @@ def certify(
     elpd, fitted = np.empty(len(chosen.places)), np.empty(len(chosen.places))
     troubled = np.zeros(len(chosen.places), bool)
     by_draw, fitted_by_draw, bias = np.zeros(count), np.zeros(count), 0.0
-    for start in range(0, len(elpd), PART_ROWS):
-        part = slice(start, start + PART_ROWS)
-        own = chosen.part(part)
-        here = densities(target, own.rows, mode, moves)
+    for part, here, given in chosen.in_parts(target, mode, moves):
         reference = np.median(here, axis=1, keepdims=True)
         with np.errstate(over="ignore", invalid="ignore"):
-            inverse, direct = (np.exp(np.minimum(s * (here - reference), MOST_EXPONENT)) for s in (-1, 1))
+            inverse = np.exp(np.minimum(reference - here, MOST_EXPONENT))
+            direct = np.exp(np.minimum(given - reference, MOST_EXPONENT))
             without, with_it = _mean_one(w * inverse), _mean_one(w * direct)
             elpd[part] = reference[:, 0] - np.log(np.mean(w * inverse, axis=1))
             fitted[part] = reference[:, 0] + np.log(np.mean(w * direct, axis=1))
-            a = own.counts
+            a = chosen.counts[part]
             shares, second = a @ (w - without), a @ np.sum(without**2 - w**2, axis=1)
             fitted_shares = a @ (with_it - w)
             if facts.shape is not None:
+                assert isinstance(chosen, ChosenRows)
                 shape = jax.tree.map(lambda leaf, at=part: leaf[at], facts.shape)
-                u = draws_in_u(target, own.rows, whitening, shape, z)
+                u = draws_in_u(target, taken(chosen.rows, part), whitening, shape, z)
                 parabola = np.einsum("nk,nks->ns", shape.pull, u) + np.einsum("nk,nks->ns", shape.bend, u**2) / 2
                 tilted = np.exp(np.clip(-parabola, -MOST_EXPONENT, MOST_EXPONENT)) * g
                 cavity, paired, same = _mean_one(tilted), _mean_one(tilted * direct), _mean_one(g * direct)

@@ -5,8 +5,8 @@
     Monte Carlo error  of the draws, of which rows were certified, and of how their weights were found
 
 The second says how far the number may be from exact leave-one-out of this table. Every row has its answer by the
-Gaussian without it (`cavity`), in one pass; some or all have it certified by weighted draws (`certificate`). Where rows
-are groups, whole groups are left out.
+Gaussian without it (`cavity`), in one pass; some or all have it certified by weighted draws (`certificate`). Of a fit
+with groups whole groups are left out, or rows given the others of their group (`within`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import InputError, explain, require_extra
-from tallbayes.leave_one_out.answer import Answer, answer
+from tallbayes.leave_one_out.answer import Answer, answer, answer_within
 from tallbayes.leave_one_out.rows import one_group_a_row, response_of, source_numbers, source_places
+from tallbayes.leave_one_out.within import rows_of_groups
+from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
 from tallbayes.results.fitted import Fitted, fitted_with_prior
 from tallbayes.results.result import Result
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     import pandas
 
 CERTIFIED, PARTLY, DOUBTFUL = "certified", "certified on a sample of rows", "not certified"
+UNITS = ("row", "group")
 DRAWS_SEED = 0
 MOST_NAMED = 10
 
@@ -118,6 +121,7 @@ def loo(
     out: str | os.PathLike[str] | None = None,
     tolerance: float = 0.01,
     seed: int = DRAWS_SEED,
+    unit: str | None = None,
 ) -> Loo:
     """Of a result; see `Result.loo`."""
     if not (np.isfinite(tolerance) and tolerance > 0):
@@ -125,34 +129,67 @@ def loo(
         raise InputError(explain("tolerance > 0", repr(tolerance), hint))
     if out is not None:
         require_new(out)
-    fitted, found = answer_of(result, pointwise or out is not None, tolerance, seed)
+    left, found = answer_of(result, unit, pointwise or out is not None, tolerance, seed)
     if out is not None:
         assert found.pointwise is not None
-        write_pointwise(out, fitted, found)
-    value = _described(result, fitted, found)
+        write_pointwise(out, left, found)
+    value = _described(left, found)
     return value if pointwise else replace(value, pointwise=None)
 
 
-def answer_of(result: Result, pointwise: bool, tolerance: float, seed: int = DRAWS_SEED) -> tuple[Fitted, Answer]:
-    """The rows of a result, and what leaving each of them out makes of it; pointwise in the order of the source."""
-    fitted = rows_left_out(result)
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What is left out one by one, rows or groups: by place the number in the source, and of all the responses in the
+    order of the source, in fitted units."""
+
+    unit: str
+    fitted: Fitted
+    numbers: np.ndarray
+    places: np.ndarray
+    responses: Floats | None
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
+
+
+def left_out(result: Result, unit: str | None) -> LeftOut:
+    """By this unit; by that of the fit, if it is None."""
+    unit = result.unit if unit is None else unit
+    if unit not in UNITS:
+        raise InputError(explain(f"unit={' or unit='.join(map(repr, UNITS))}", repr(unit), 'unit="row"'))
+    if unit == "group" and result.unit != "group":
+        raise InputError(
+            explain("a fit with effects by group", "one without, by whose groups nothing is left out", 'unit="row"')
+        )
+    fitted = fitted_with_prior(result)
+    if unit != result.unit:
+        rows = rows_of_groups(fitted)
+        return LeftOut(unit, fitted, rows.numbers, rows.numbers, rows.responses())
+    table = one_group_a_row(fitted.table)
+    return LeftOut(unit, replace(fitted, table=table), source_numbers(table), source_places(table), response_of(table))
+
+
+def answer_of(
+    result: Result, unit: str | None, pointwise: bool, tolerance: float, seed: int = DRAWS_SEED
+) -> tuple[LeftOut, Answer]:
+    """What is left out of a result, and what it makes of each; pointwise in the order of the source."""
+    left = left_out(result, unit)
     anchor = result.anchor if result.posterior is None else result.posterior.anchor
     if anchor is None:
         got = f"a result of {result.method} without one"
         raise InputError(explain("a result with an anchor, about which draws are made", got, "method=None"))
-    _require_unweighted(fitted)
-    found = answer(fitted.target, fitted.table, anchor, response_units(result)[0], tolerance, seed, pointwise)
+    _require_unweighted(left.fitted)
+    scale, fitted = response_units(result)[0], left.fitted
+    if left.unit == result.unit:
+        found = answer(fitted.target, fitted.table, anchor, scale, tolerance, seed, pointwise)
+    else:
+        found = answer_within(fitted, anchor, scale, tolerance, seed, pointwise)
     if found.pointwise is not None:
         ordered = np.empty_like(found.pointwise)
-        ordered[source_places(fitted.table)] = found.pointwise
+        ordered[left.places] = found.pointwise
         found = replace(found, pointwise=ordered)
-    return fitted, found
-
-
-def rows_left_out(result: Result) -> Fitted:
-    """What one of is left out: rows, or groups of them."""
-    fitted = fitted_with_prior(result)
-    return replace(fitted, table=one_group_a_row(fitted.table))
+    return left, found
 
 
 def response_units(result: Result) -> tuple[float, float]:
@@ -165,25 +202,29 @@ def response_units(result: Result) -> tuple[float, float]:
     return 1.0, 0.0
 
 
-def responses_of(result: Result, fitted: Fitted) -> Floats | None:
+def responses_of(result: Result, left: LeftOut) -> Floats | None:
     """In the order of the source and in their own units; None where rows have none by that name."""
-    return response_of(fitted.table, *response_units(result))
+    scale, mean = response_units(result)
+    return None if left.responses is None else left.responses * scale + mean
 
 
 def _require_unweighted(fitted: Fitted) -> None:
     rows: Any = fitted.table.rows
     inner = rows["rows"] if isinstance(rows, dict) and isinstance(rows.get("rows"), dict) else rows
-    if isinstance(inner, dict) and "__weight__" in inner:
+    if isinstance(inner, dict) and "sums" in inner and fitted.grouping is not None and fitted.grouping.rows is not None:
+        # Sums do not tell what they are of.
+        inner = fitted.grouping.rows.arrays
+    if isinstance(inner, dict) and WEIGHT in inner:
         got = "rows with weights, of which it is not said what one left out would be"
         hint = "a table in which every row stands for itself, or rows repeated as often as they were seen"
         raise InputError(explain("rows that count once each", got, hint))
 
 
-def _described(result: Result, fitted: Fitted, found: Answer) -> Loo:
+def _described(left: LeftOut, found: Answer) -> Loo:
     half = found.quantile * found.standard_error + found.bias_bound
-    names = source_numbers(fitted.table)[found.named]
+    names = left.numbers[found.named]
     rows = zip(names, found.named_elpd, found.named_influence, found.named_leverage, strict=True)
-    whole = found.certified_rows == fitted.table.num_rows
+    whole = found.certified_rows == left.count
     status = DOUBTFUL if found.trouble else (CERTIFIED if whole else PARTLY)
     return Loo(
         elpd=found.elpd,
@@ -193,8 +234,8 @@ def _described(result: Result, fitted: Fitted, found: Answer) -> Loo:
         interval=(found.elpd - half, found.elpd + half),
         p_loo=found.p_loo,
         p_loo_error=found.p_loo_error,
-        num_rows=fitted.table.num_rows,
-        unit=result.unit,
+        num_rows=left.count,
+        unit=left.unit,
         status=status,
         rows=tuple(LooRow(int(row), float(elpd), float(p), float(h)) for row, elpd, p, h in rows),
         draws=found.draws,
@@ -212,10 +253,10 @@ def require_new(out: str | os.PathLike[str]) -> None:
         raise InputError(explain("a new file for out", f"{os.fspath(out)!r}, which exists", "another out"))
 
 
-def write_pointwise(out: str | os.PathLike[str], fitted: Fitted, found: Answer) -> int:
+def write_pointwise(out: str | os.PathLike[str], left: LeftOut, found: Answer) -> int:
     """Row and elpd, in the order of the source, a part at a time."""
     assert found.pointwise is not None
-    place, numbers = Path(out), np.sort(source_numbers(fitted.table))
+    place, numbers = Path(out), np.sort(left.numbers)
     table_of = require_extra("pyarrow", "data", "files of rows").table
     with replacing(place) as partial:
         writer = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain, require_extra
-from tallbayes.leave_one_out.loo import Loo, loo, responses_of, rows_left_out
+from tallbayes.leave_one_out.loo import Loo, left_out, loo, responses_of
 from tallbayes.moments import Floats
 from tallbayes.results.result import Result
 
@@ -134,6 +134,7 @@ class Ranking:
             ax.errorbar(each.difference, height, xerr=both, fmt="o", color="#0b6e4f", capsize=3)
         ax.axvline(0.0, color="#9aa3ad", linewidth=1)
         ax.set_yticks(list(heights), self.names)
+        ax.margins(y=0.2)
         ax.set_xlabel(f"{self.quantity} less that of {self.names[0]}, 95% intervals")
         return ax
 
@@ -153,10 +154,17 @@ class Ranking:
         return ranking_html(self)
 
 
-def rank(*results: Any, by: str = "loo", names: Sequence[str] | None = None, tolerance: float = 0.01) -> Ranking:
+def rank(
+    *results: Any,
+    by: str = "loo",
+    names: Sequence[str] | None = None,
+    tolerance: float = 0.01,
+    unit: str | None = None,
+) -> Ranking:
     """Results for the same rows, the best first, by leave-one-out or by evidence.
 
-    Results one by one, called a, b, c, ... unless `names` are given, or one dict of them by name.
+    Results one by one, called a, b, c, ... unless `names` are given, or one dict of them by name. What is left out is a
+    `unit` that all of them have: "row" or "group"; unless it is given, rows where some have groups and some have none.
     """
     if len(results) == 1 and isinstance(results[0], Mapping):
         names, results = list(results[0]), tuple(results[0].values())
@@ -167,24 +175,22 @@ def rank(*results: Any, by: str = "loo", names: Sequence[str] | None = None, tol
         raise InputError(explain(f"by={' or by='.join(map(repr, WAYS))}", repr(by), 'by="loo"'))
     if len(names) != len(results) or len(set(names)) != len(names):
         raise InputError(explain(f"{len(results)} names, each once", repr(names), 'names=["small", "large"]'))
-    require_same_rows(names, results)
-    return (_by_loo if by == "loo" else _by_evidence)(names, results, tolerance)
+    unit = _unit_of(results, unit)
+    require_same_rows(names, results, unit)
+    return _by_loo(names, results, tolerance, unit) if by == "loo" else _by_evidence(names, results)
 
 
-def require_same_rows(names: Sequence[str], results: Sequence[Result]) -> None:
+def require_same_rows(names: Sequence[str], results: Sequence[Result], unit: str | None) -> None:
     """Refuse results whose rows or responses differ: densities of other things cannot be compared."""
     hint = "results that were fitted to the same table, with the same rows left out for missing values"
     first: Floats | None = None
+    count = 0
     for name, result in zip(names, results, strict=True):
-        fitted = rows_left_out(result)
-        if result.unit != results[0].unit:
-            expected = f"results that leave out the same: a {results[0].unit}, as {names[0]!r} does"
-            raise DataError(explain(expected, f"{name!r}, which leaves out a {result.unit}", hint))
-        if fitted.table.num_rows != rows_left_out(results[0]).table.num_rows:
-            got = f"{name!r} of {fitted.table.num_rows:,}"
-            expected = f"{rows_left_out(results[0]).table.num_rows:,} {result.unit}s, as {names[0]!r} has"
-            raise DataError(explain(expected, got, hint))
-        y = responses_of(result, fitted)
+        left = left_out(result, unit)
+        if count and left.count != count:
+            expected = f"{count:,} {left.unit}s, as {names[0]!r} has"
+            raise DataError(explain(expected, f"{name!r} of {left.count:,}", hint))
+        count, y = left.count, responses_of(result, left)
         if y is None:
             continue
         if first is None:
@@ -197,8 +203,15 @@ def require_same_rows(names: Sequence[str], results: Sequence[Result]) -> None:
             raise DataError(explain(f"the response of {names[0]!r}", got, hint))
 
 
-def _by_loo(names: Sequence[str], results: Sequence[Result], tolerance: float) -> Ranking:
-    found = [loo(result, pointwise=True, tolerance=tolerance) for result in results]
+def _unit_of(results: Sequence[Result], unit: str | None) -> str | None:
+    """What they all can leave out: rows, where some have groups and some have none."""
+    if unit is None and len({result.unit for result in results}) > 1:
+        return "row"
+    return unit
+
+
+def _by_loo(names: Sequence[str], results: Sequence[Result], tolerance: float, unit: str | None) -> Ranking:
+    found = [loo(result, pointwise=True, tolerance=tolerance, unit=unit) for result in results]
     order = np.argsort([-each.elpd for each in found], kind="stable")
     found, names = [found[k] for k in order], [names[k] for k in order]
     count, sampling = len(found), np.zeros((len(found), len(found)))
@@ -244,7 +257,7 @@ def _ranking(by: str, places: Sequence[Ranked], parts: Sequence[Floats], samplin
     )
 
 
-def _by_evidence(names: Sequence[str], results: Sequence[Any], tolerance: float) -> Ranking:
+def _by_evidence(names: Sequence[str], results: Sequence[Any]) -> Ranking:
     found = []
     for name, result in zip(names, results, strict=True):
         evidence = getattr(result, "evidence", None)

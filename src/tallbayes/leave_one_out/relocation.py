@@ -15,13 +15,12 @@ import numpy as np
 
 from tallbayes.gaussian.whitening import Whitening
 from tallbayes.leave_one_out.cavity import LEAST_LEFT
-from tallbayes.leave_one_out.certificate import Integrals, along, densities
+from tallbayes.leave_one_out.certificate import Integrals, along
 from tallbayes.leave_one_out.rows import ChosenRows
 from tallbayes.leave_one_out.weighing import AllRows, SomeRows
+from tallbayes.leave_one_out.within import RowsOfGroups
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
-from tallbayes.programs.compilation import compiled
-from tallbayes.programs.later import jax, jnp
 from tallbayes.weighing.weights import Weights
 
 # Of the mean square of cavity / G, by which a row's weights are more uneven than those of all.
@@ -64,7 +63,7 @@ def foreseen(facts: Integrals) -> np.ndarray:
 
 
 def relocate(
-    row: ChosenRows,
+    row: ChosenRows | RowsOfGroups,
     facts: Integrals,
     source: AllRows | SomeRows,
     whitening: Whitening,
@@ -76,7 +75,7 @@ def relocate(
     ways = _directions(target, row, facts, mode, whitening)
     moved = z + (z @ ways.across.T * (ways.left**-0.5 - 1) - ways.pull / ways.left) @ ways.across
     moves = whitening.move(moved)
-    own = densities(target, row.rows, mode, moves)[0]
+    own = next(row.in_parts(target, mode, moves))[1][0]
     log_proposal = -0.5 * np.sum(z**2, axis=1) - log_gaussian
     log_weights = source.log_posteriors(moves)[0] - own - log_proposal
     if not np.isfinite(log_weights.max()):
@@ -96,24 +95,14 @@ def relocate(
     return Relocated(float(found), row.counts[0] * shares, second / (2 * len(z) ** 2), weights.trouble)
 
 
-def _directions(target: Target, row: ChosenRows, facts: Integrals, mode: Floats, whitening: Whitening) -> Directions:
+def _directions(
+    target: Target, row: ChosenRows | RowsOfGroups, facts: Integrals, mode: Floats, whitening: Whitening
+) -> Directions:
     if facts.shape is not None:
+        assert isinstance(row, ChosenRows)
         d = len(mode)
         across = np.linalg.solve(facts.shape.root[0], along(target, row.rows, whitening, np.eye(d))[0])
         return Directions(across, facts.shape.pull[0], facts.shape.left[0])
-    with jax.enable_x64(True):
-        columns = jnp.asarray(whitening.move(np.eye(len(mode))))
-        one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), row.rows)
-        slope, bend = (np.asarray(each) for each in compiled(_expansion)(target, one, mode, columns))
+    slope, bend = row.expansion(target, mode, whitening.move(np.eye(len(mode))))
     bends, turn = np.linalg.eigh((bend + bend.T) / 2)
     return Directions(turn.T, turn.T @ slope, np.maximum(1 + bends, LEAST_LEFT))
-
-
-def _expansion(target: Target, row: object, mode: jax.Array, columns: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Gradient and Hessian of l_i in whitened units, at the centre."""
-
-    def value(z: jax.Array) -> jax.Array:
-        return target.log_likelihood.call(mode + z @ columns, row)
-
-    nothing = jnp.zeros(len(columns))
-    return jax.grad(value)(nothing), jax.hessian(value)(nothing)

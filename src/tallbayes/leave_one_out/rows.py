@@ -6,19 +6,24 @@ counted from 0, and what is written of all rows is in the order of the source.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tallbayes.anchor.importance import in_float64
 from tallbayes.errors import DataError, explain
 from tallbayes.groups.units import MOST_BYTES, lengths_of_groups, one_group_each, places_of_groups
 from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.model import Target
 from tallbayes.model.normalisers import log_normaliser
 from tallbayes.moments import Floats
-from tallbayes.programs.later import jax
+from tallbayes.programs.compilation import compiled
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.table import CHUNK_ROWS, Table, make_table, shuffled_order
+
+PART_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +37,25 @@ class ChosenRows:
     def part(self, which: Any) -> ChosenRows:
         return ChosenRows(self.places[which], self.counts[which], taken(self.rows, which))
 
+    def constants(self, target: Target, response_scale: float) -> Floats:
+        """What densities leave out, in the response's own units."""
+        return np.broadcast_to(constants(target, self.rows, response_scale), len(self.places))
+
+    def in_parts(self, target: Target, mode: Floats, moves: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
+        """l of some rows at draws, (rows, draws), some at a time: of a row left out, and of one that is not, which are
+        the same."""
+        for start in range(0, len(self.places), PART_ROWS):
+            part = slice(start, min(start + PART_ROWS, len(self.places)))
+            here = densities(target, taken(self.rows, part), mode, moves)
+            yield part, here, here
+
+    def expansion(self, target: Target, mode: Floats, columns: Floats) -> tuple[Floats, Floats]:
+        """Gradient and Hessian of l of the first of them in whitened units, at the centre."""
+        with jax.enable_x64(True):
+            one = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), self.rows)
+            slope, bend = compiled(_expansion)(target, one, mode, jnp.asarray(columns))
+            return np.asarray(slope), np.asarray(bend)
+
 
 def choose(table: Table, places: np.ndarray, counts: Floats) -> ChosenRows:
     return ChosenRows(places, counts, taken(table.rows, places))
@@ -40,6 +64,45 @@ def choose(table: Table, places: np.ndarray, counts: Floats) -> ChosenRows:
 def taken(rows: Any, places: Any) -> Any:
     """Copies, in memory."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[places], rows)
+
+
+def padded(rows: Any) -> Any:
+    """With copies of the last row, so that one program serves all parts."""
+
+    def longer(leaf: np.ndarray) -> np.ndarray:
+        missing = PART_ROWS - len(leaf)
+        return np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]) if missing else leaf
+
+    return jax.tree.map(longer, rows)
+
+
+def densities(target: Target, rows: Any, mode: Floats, moves: Floats) -> Floats:
+    """l of some rows at draws, (rows, draws)."""
+    count = len(jax.tree.leaves(rows)[0])
+    with jax.enable_x64(True):
+        found = compiled(_densities)(target, padded(rows), mode, jnp.asarray(moves))
+        return np.asarray(found)[:count]
+
+
+def _densities(target: Target, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:
+    rows, layout = in_float64(rows), target.layout
+    if target.predictor is None:
+        each = jax.vmap(target.log_likelihood.call, (None, 0))
+        return jax.lax.map(lambda move: each(mode + move, rows), moves).T
+    eta, steps = layout.predict(rows, mode), layout.moved(rows, moves.T)
+    at = eta[None] + (steps[0].T if layout.is_scalar else steps.transpose(2, 1, 0))
+    value = jax.vmap(target.predictor.call)
+    return jax.lax.map(lambda each: value(each, rows), at).T
+
+
+def _expansion(target: Target, row: object, mode: jax.Array, columns: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Gradient and Hessian of l_i in whitened units, at the centre."""
+
+    def value(z: jax.Array) -> jax.Array:
+        return target.log_likelihood.call(mode + z @ columns, row)
+
+    nothing = jnp.zeros(len(columns))
+    return jax.grad(value)(nothing), jax.hessian(value)(nothing)
 
 
 def one_group_a_row(table: Table) -> Table:
@@ -86,14 +149,16 @@ def constants(target: Target, rows: Any, response_scale: float) -> Floats:
     if target.integrated is None:
         return log_normaliser(target.noise, _first(rows), response_scale)
     counts = np.asarray(rows["count"], np.float64)
-    if target.noise is None or target.noise.facts.response in ("binary", "class"):
-        return np.zeros(len(counts))
     if target.integrated.nodes == 0:
         # A closed form, which has the noise's scale in it.
         one = log_normaliser(target.noise, {"y": np.zeros(1)}, response_scale, includes_scale=True)
         return counts * one[0]
+    # The law of a family's effects is standard normal, and written without its constant.
+    law = 0.0 if target.parts is None else -0.5 * target.integrated.size * np.log(2 * np.pi)
+    if target.noise is None or target.noise.facts.response in ("binary", "class"):
+        return np.full(len(counts), law)
     by_row = log_normaliser(target.noise, rows["rows"], response_scale)
-    return np.sum(by_row * (np.arange(by_row.shape[1]) < counts[:, None]), axis=1)
+    return law + np.sum(by_row * (np.arange(by_row.shape[1]) < counts[:, None]), axis=1)
 
 
 def constants_of_chunk(target: Target, table: Table, start: int, response_scale: float) -> Floats:
@@ -109,8 +174,8 @@ def _first(rows: Any) -> Any:
     return rows if isinstance(rows, dict) else {}
 
 
-def response_of(table: Table, scale: float = 1.0, mean: float = 0.0) -> Floats | None:
-    """The response in the order of the source and in its own units, of groups its mean; None where rows have none by
+def response_of(table: Table) -> Floats | None:
+    """The response in the order of the source and in fitted units, of groups its mean; None where rows have none by
     that name."""
     y = _responses(table.rows)
     if y is None:
@@ -118,7 +183,7 @@ def response_of(table: Table, scale: float = 1.0, mean: float = 0.0) -> Floats |
     y = y[: table.num_rows]
     found = np.empty(len(y))
     found[source_places(table)] = y
-    return found * scale + mean
+    return found
 
 
 def _responses(rows: Any) -> np.ndarray | None:

@@ -50,17 +50,19 @@ def balanced(target: Target, table: Table, anchor: Anchor) -> Anchor:
 
 @dataclass(frozen=True, eq=False)
 class AllRows:
-    """log pi by every row."""
+    """log pi by every row; of groups, a draw may take so much `work`."""
 
     target: Target
     table: Table
     anchor: Anchor
+    work: int = 0
+    most: float = MOST_DENSITIES
 
     in_words = "all rows"
 
     @property
     def rows_read(self) -> int:
-        return self.table.num_rows
+        return self.work or self.table.num_rows
 
     def log_posteriors(self, moves: Floats) -> list[Floats]:
         """log pi at m + v, up to a constant."""
@@ -77,6 +79,7 @@ class SomeRows:
     table: Table
     anchor: Anchor
     heavy: ChosenRows
+    most: float = MOST_DENSITIES
 
     @property
     def in_words(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tallbayes.errors import InputError, explain
+from tallbayes.groups.units import Grouping
 from tallbayes.model.catalogue import CATALOGUE, Family
 from tallbayes.model.model import Target
 from tallbayes.posterior.posterior import Posterior
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model bound to its rows, in fitted units; with groups, a row of the table is a unit of them."""
+    """A model bound to its rows, in fitted units; with groups, a row of the table is a unit of them, and the `grouping`
+    knows their rows."""
 
     target: Target
     table: Table
+    grouping: Grouping | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ def fitted_with_prior(result: Result) -> Fitted:
     fitted = fitted_of(result)
     if fitted.target.shrinkage is not None:
         got = f"a shrinkage prior ({fitted.target.shrinkage.words})"
-        hint = "the family with prior_scale in place of prior; predictions, comparisons, checks and draws work for both"
+        hint = "normal priors in its place; predictions, comparisons, checks and draws work for both"
         raise InputError(explain("coefficients with a prior one by one, for this question", got, hint))
     return fitted
 

@@ -215,16 +215,16 @@ class Result:
         out: str | os.PathLike[str] | None = None,
         tolerance: float = 0.01,
         seed: int = 0,
+        unit: str | None = None,
     ) -> Loo:
         """Leave-one-out: the expected log predictive density of a row that was not fitted, summed over the rows.
 
-        Its sampling error, apart from it the Monte Carlo error, which is brought to `tolerance` of the first, and the
-        rows that matter most. With `pointwise` every row's own is kept, with `out` written to a file, both in the order
-        of the source. Of a mixed model whole groups are left out.
-        """
+        Its sampling error, apart from it Monte Carlo's, brought to `tolerance` of the first, and the rows that matter
+        most. With `pointwise` every row's own is kept, with `out` written to a file, in the order of the source. Of a
+        mixed model groups are left out, or, with unit="row", rows given the others of their group."""
         from tallbayes.leave_one_out.loo import loo
 
-        return loo(self, pointwise, out, tolerance, seed)
+        return loo(self, pointwise, out, tolerance, seed, unit)
 
     def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.

@@ -94,4 +94,4 @@ def _fitted_again(result: Result, settings: Mapping[str, Any]) -> Fitted:
         got = f"{settings['data']!r}, which has {placed.table.num_rows:,} rows as they are fitted"
         expected = f"the table that was fitted, of {kept_posterior(result).anchor.num_rows:,}"
         raise DataError(explain(expected, got, "tallbayes fit anew"))
-    return Fitted(placed.target, placed.table)
+    return Fitted(placed.target, placed.table, placed.grouping)

@@ -200,6 +200,27 @@ class GroupIntegral:
         size = jnp.sum(jnp.log(jnp.diagonal(unit["root"])))
         return jax.nn.logsumexp(jnp.asarray(rule.log_weights, free.dtype) + size + values)
 
+    def by_row(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
+        """Of a unit of one group: l_i at the nodes (k, rows), 0 of padding; and what each node adds to p_g, (k,)."""
+        if self.reads is not None:
+            vector = self.reads.near(vector, unit)
+            theta = self.reads.theta(vector, unit)
+        effects, sizes = jax.vmap(lambda free: self.stretched(theta, free, unit))(
+            self._about(unit["centre"] + unit["slope"] @ vector, unit)
+        )
+        length = jax.tree.leaves(unit["rows"])[0].shape[0]
+        inside = jnp.arange(length, dtype=jnp.int32) < unit["count"]
+
+        def rest(effect: Any) -> tuple[Any, Any]:
+            b = self.groups.vector(effect)
+            terms = jax.vmap(lambda row: _term(self.log_likelihood, theta, b, row))(unit["rows"])
+            return self.groups.log_density(theta, b), jnp.where(inside, terms, 0)
+
+        densities, terms = jax.vmap(rest)(effects)
+        size = jnp.sum(jnp.log(jnp.diagonal(unit["root"])))
+        log_weights = jnp.asarray(normal_nodes(self.nodes, self.groups.size).log_weights, vector.dtype)
+        return terms, log_weights + size + sizes + densities + jnp.sum(terms, axis=1)
+
     def _about(self, free: Any, unit: Any) -> Any:
         """Nodes (k, q) about a centre."""
         points = normal_nodes(self.nodes, self.groups.size).points

@@ -56,6 +56,11 @@ def _inside(rows: Any, unit: Any) -> Any:
     return (jnp.arange(z.shape[0], dtype=jnp.int32) < unit["count"]).astype(z.dtype)
 
 
+def _log_normal(e: Any, sigma: Any, precision: Any, closer: Any) -> Any:
+    """Without its constant, of e / closer, whose variance is sigma^2 / precision."""
+    return -jnp.log(sigma) + jnp.log(precision) / 2 - precision * (e / (closer * sigma)) ** 2 / 2
+
+
 @dataclass(frozen=True)
 class LinearIntegral:
     """log p_g of a unit of sums; `root(theta)` is L, and the noise is known or the parameter `extra`."""
@@ -170,6 +175,27 @@ class LinearIntegral:
     def whole(self, theta: Any, free: Any, sums: Any, unit: Any) -> Any:
         """log p_g, of the sums of these parts over rows."""
         return _log_integral(self._of_sums(theta, sums, unit))
+
+    def left_out(self, theta: Any, vector: Any, unit: Any) -> tuple[Any, Any]:
+        """Of a unit of one group with its rows: log p(y_i | theta, its other rows), and log p(y_i | theta, all).
+
+        With m the mean of a given all rows, r_i = e_i - z_i.L m and s_i = |A^-1/2 L^T z_i|^2 / sigma^2 < 1,
+
+            y_i given the others is off by r_i / (1 - s_i), of variance sigma^2 / (1 - s_i);  given all, by r_i, of
+            variance sigma^2 (1 + s_i)
+        """
+        theta = theta if self.reads is None else self.reads.theta(self.reads.near(vector, unit), unit)
+        root, pull, _, sigma, _ = self._from_rows(theta, unit)
+        mean, spread = solve_upper(root, solve_lower(root, pull)), self.root(theta)
+
+        def one(row: Any) -> tuple[Any, Any]:
+            along = spread.T @ row["z0"]
+            e = row["y"] - self.predictor(theta, row) - along @ mean
+            e = e - row["offset"] if "offset" in row else e
+            share = jnp.sum(solve_lower(root, along) ** 2) / sigma**2
+            return _log_normal(e, sigma, 1 - share, 1 - share), _log_normal(e, sigma, 1 / (1 + share), 1.0)
+
+        return jax.vmap(one)(unit["rows"])
 
     def _from_bundle(self, theta: Any, unit: Any) -> Conditional:
         """Group by group, from sums over the strips of each."""
