@@ -134,7 +134,9 @@ class Standardiser:
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.sqrt((spread**2 + centre**2) * count / self.present)
-        scales[dense] = np.where(switches, np.where(self.flags, 1.0, size), spread)
+        # Of a smooth columns have the spreads that its prior gives them.
+        curved = np.isin(dense, coding.of_smooths)
+        scales[dense] = np.where(curved, 1.0, np.where(switches, np.where(self.flags, 1.0, size), spread))
         if coding.intercept:
             means[dense] = np.where(switches, 0.0, centre)
         return means, scales
