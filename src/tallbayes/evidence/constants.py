@@ -47,10 +47,20 @@ def require_proper(target: Target, mode: Floats, columns: Sequence[str]) -> None
         raise InputError(explain("priors that can be normalised, for an evidence", f"a flat one of {names}", hint))
 
 
+def _own_scales(parts: FamilyParts) -> dict[str, Any]:
+    """Those of Gaussian priors; of coefficients of smooths 1, since the log prior has their scales itself."""
+    if not parts.smooths:
+        return parts.scales
+    scale = np.array(parts.scales["coefficients"], np.float64)
+    for smooth in parts.smooths:
+        scale[smooth.places] = 1.0
+    return {**parts.scales, "coefficients": scale}
+
+
 def _flat_of_family(target: Target, columns: Sequence[str]) -> list[str]:
     assert target.parts is not None
     found: list[str] = []
-    for name, scale in target.parts.scales.items():
+    for name, scale in _own_scales(target.parts).items():
         endless = ~np.isfinite(np.atleast_1d(np.asarray(scale, np.float64)))
         if not endless.any():
             continue
@@ -101,11 +111,13 @@ def log_constant(target: Target, table: Table) -> float:
 def of_priors(parts: FamilyParts, shapes: dict[str, tuple[int, ...]]) -> float:
     """C, for parameters of these shapes."""
     total = 0.0
-    for name, scale in parts.scales.items():
+    for name, scale in _own_scales(parts).items():
         each = np.broadcast_to(np.asarray(scale, np.float64), shapes[name])
         total -= each.size * LOG_TWO_PI / 2 + float(np.sum(np.log(each)))
         if name not in ("coefficients", "intercept"):
             total += each.size * float(np.log(2))
+    for smooth in parts.smooths:
+        total -= LOG_TWO_PI / 2 + float(np.log(smooth.scale)) - float(np.log(2))
     for place, term in enumerate(parts.terms):
         total -= term.size * (LOG_TWO_PI / 2 + float(np.log(term.scale)) - float(np.log(2)))
         if term.correlations:

@@ -252,7 +252,7 @@ def _smooths(formula: Any, columns: Sequence[str], names: Sequence[str]) -> tupl
             own = [place for place, name in enumerate(columns) if name.startswith(f"{factor.expr}[")]
             bent = [place for place in own if columns[place] != f"{factor.expr}[{LINEAR}]"]
             found.append(SmoothColumns(factor.expr, bent[0], len(bent)))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda smooth: smooth.first))
 
 
 def _alone(formula: Any, names: Sequence[str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from tallbayes.estimator.run import budget_within
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, priors_in_words
+from tallbayes.formula.smooths.fit import require_own_scale, smoothed, smooths_in_words
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
@@ -111,8 +112,9 @@ def fit(
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = coefficient_scales(prior_scale, design.names)
+        require_own_scale(prior_scale, design)
         try:
-            model = make_model(known, make, design, scales, intercept_scale, chosen)
+            model = make_model(known, make, design, scales, intercept_scale, chosen, group_scale)
             asked = accuracy | options | {"weights": design.weights, "progress": report}
             if design.groups:
                 result = fit_groups(GroupQuestion(design, model, quantities, asked, group_scale))
@@ -168,6 +170,7 @@ def make_model(
     scales: Any,
     intercept_scale: float,
     chosen: dict[str, Any],
+    group_scale: Any = 1.0,
 ) -> Model:
     """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
     priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
@@ -184,7 +187,8 @@ def make_model(
     if coding.indexed:
         categories = tuple((term.first, term.count) for term in coding.indexed)
         model = with_codes(model, Indexed(len(coding.names), coding.dense, categories))
-    return in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
+    model = in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
+    return smoothed(model, design, group_scale)
 
 
 def _described(notes: tuple[str, ...], encoding: Any, table: FitTable, result: Result) -> Result:
@@ -274,6 +278,7 @@ def _prior_note(design: Design, scales: Any, intercept_scale: float, group_scale
     if design.intercept:
         at = " at the columns' means" if any(encoding.means) else ""
         parts.append(f"intercept N(0, {intercept_scale:g}^2){at}")
+    parts += smooths_in_words(design, group_scale)
     if design.groups:
         parts.append(priors_in_words(design.groups, group_scale))
     return f"prior: {', '.join(parts)}; results are for the table's own columns"

@@ -23,6 +23,7 @@ from tallbayes.model.groups.reads import Reads
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
+from tallbayes.model.smooths import SmoothTerm
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.programs.later import jax, jnp
@@ -31,11 +32,12 @@ from tallbayes.structure import Structure
 
 class FamilyParts(NamedTuple):
     """What a family's model is made of: l(eta, row), the scales of its Gaussian priors by name, in the order of theta,
-    those of "coefficients" first, and the terms of its effects by group."""
+    those of "coefficients" first, the terms of its effects by group, and its smooths."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
     terms: tuple[EffectTerm, ...] = ()
+    smooths: tuple[SmoothTerm, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,8 @@ def design_again(settings: Mapping[str, Any]) -> tuple[Design, Model]:
     )
     chosen = {name: settings[name] for name in FAMILY_OPTIONS if settings.get(name) is not None}
     scales = coefficient_scales(_number(settings.get("prior_scale", 1.0)), design.names)
-    return design, make_model(known, make, design, scales, _number(settings.get("intercept_scale", 10.0)), chosen)
+    intercept_scale, group_scale = _number(settings.get("intercept_scale", 10.0)), settings.get("group_scale") or 1.0
+    return design, make_model(known, make, design, scales, intercept_scale, chosen, group_scale)
 
 
 def _number(given: Any) -> Any:
