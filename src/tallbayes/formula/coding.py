@@ -118,6 +118,24 @@ class Coding:
                 piece = slice(first, first + PIECE_ROWS)
                 yield start + first, Block(np.ascontiguousarray(numbers[piece], np.float64), codes[piece])
 
+    def columns_of(self, column: str, table: Any) -> tuple[tuple[int, ...], np.ndarray, tuple[str, ...]]:
+        """The places of all columns that are made of one column of the table alone, as of numbers; what they are in
+        these rows; and the other terms that it has a part in."""
+        names = tuple(self.kinds)
+        kept: list[Any] = []
+        left_out: list[Any] = []
+        for term in terms_of(self.right):
+            factors = [factor.expr for factor in term.factors if factor.eval_method.value != "literal"]
+            read = {name for factor in factors for name in read_expression(factor, names).columns}
+            if column in read:
+                is_number = read == {column} and not set(factors) & set(self.categories)
+                (kept if is_number else left_out).append(term)
+        if not kept:
+            return (), np.empty((table.num_rows, 0)), tuple(map(str, left_out))
+        matrix = _evaluate(_specification(require("formulaic").Formula(kept), {}, self.states), table)
+        places = tuple(self.names.index(name) for name in matrix.model_spec.column_names)
+        return places, np.asarray(matrix, np.float64), tuple(map(str, left_out))
+
     def _dense_specification(self, table: Any) -> Any:
         """formulaic's for the terms that are not indexed, coded as they are beside the others."""
         spec = _specification(terms_of(self.right), self.categories, self.states)

@@ -59,7 +59,7 @@ def scale_name(place: int) -> str:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """The constraint of coefficients of which some are those of smooths in their order: beta = s v / sqrt(1 + s^2 C)."""
+    """The constraint of coefficients, some of them those of smooths in order: beta = s v / sqrt(1 + s^2 C)."""
 
     terms: tuple[SmoothTerm, ...]
 

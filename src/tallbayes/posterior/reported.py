@@ -39,7 +39,8 @@ class StoredReader:
     def dimension(self) -> int:
         return sum(part.size for part in self.parts)
 
-    def reported(self, vector: jax.Array, units: Any) -> Any:
+    def theta(self, vector: jax.Array) -> jax.Array:
+        """theta, flat."""
         pieces, start = [], 0
         for part in self.parts:
             free = vector[start : start + part.size].reshape(part.shape)
@@ -50,6 +51,10 @@ class StoredReader:
             if part.kind == STRETCHED:
                 flat = jax.lax.dynamic_update_slice_in_dim(flat, _stretched(part, flat, start), start, 0)
             start += part.theta_size
+        return flat
+
+    def reported(self, vector: jax.Array, units: Any) -> Any:
+        flat = self.theta(vector)
         if units is not None:
             terms = units["value"].astype(flat.dtype) * flat[units["column"]]
             theta = flat
