@@ -13,6 +13,7 @@
     noise         how y scatters about its mean: variance and CDF; needs no JAX
     families      the models of `tb.families`, made of the above
     links         what a family predicts, and its integrals
+    smooths       coefficients that share a scale, which is learnt
     groups        Groups, effects by group that are integrated out
     mixed         families with effects by group
 

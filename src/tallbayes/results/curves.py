@@ -43,7 +43,7 @@ WIDTH = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class ColumnCurve:
     """f at the points x of a column: mean and sd, the ends of equal-tailed intervals, and an error of each.
 
     `terms` are the columns of the design that it is made of, `left_out` terms that other columns have a part in.
@@ -85,7 +85,7 @@ class Curve:
         return curve_html(self)
 
 
-def curve(result: Result, column: str, points: Any, against: float | None, probability: float) -> Curve:
+def curve(result: Result, column: str, points: Any, against: float | None, probability: float) -> ColumnCurve:
     """See `Result.curve`."""
     from tallbayes.formula.encoding import Encoding
 
@@ -114,7 +114,7 @@ def curve(result: Result, column: str, points: Any, against: float | None, proba
     weights = columns - (means if against is None else last)
     ends = _ends(result, posterior, weights, names, moments[2], probability)
     numbers = zip(NUMBERS, (*moments, *ends), strict=True)
-    return Curve(column, x, **dict(numbers), probability=probability, terms=names, left_out=left_out)
+    return ColumnCurve(column, x, **dict(numbers), probability=probability, terms=names, left_out=left_out)
 
 
 def _require_numbers(encoding: Encoding, column: str) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tallbayes.results.checks.simulation import Simulation
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
-    from tallbayes.results.curves import Curve
+    from tallbayes.results.curves import ColumnCurve
     from tallbayes.results.draws.drawn import PosteriorDraws
     from tallbayes.results.fitted import FitTable, Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
@@ -61,8 +61,7 @@ class Result:
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
     levels stands for all above it. An answer by weights has no levels, but `weighing`. Of a mixed model `factors` are
-    those by which there are groups, the one that is integrated out first: then a row, wherever costs are counted, is a
-    group of it.
+    those of its groups, the one that is integrated out first: wherever costs are counted, a row is then a group of it.
     """
 
     estimates: dict[str, Estimate]
@@ -204,7 +203,7 @@ class Result:
 
     def curve(
         self, column: str, points: Any = None, *, against: float | None = None, probability: float = 0.95
-    ) -> Curve:
+    ) -> ColumnCurve:
         """f(x) of all terms of one column of numbers, on the scale of the linear predictor, at some points or so many:
         about its mean over the rows, or `against` its value at one place."""
         from tallbayes.results.curves import curve

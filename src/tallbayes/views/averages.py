@@ -13,7 +13,7 @@ from tallbayes.views.tables import Cell, Grid, count
 from tallbayes.views.text import listed, paired
 
 if TYPE_CHECKING:
-    from tallbayes.results.curves import Curve
+    from tallbayes.results.curves import ColumnCurve
 
 WIDTH = 100
 SHOWN = 11
@@ -35,7 +35,7 @@ def average_text(effects: Sequence[AverageEffect]) -> str:
     return "\n\n".join([paired("average effect", average_grid(effects)), listed(FACTS, WIDTH)])
 
 
-def curve_grid(curve: Curve) -> Grid:
+def curve_grid(curve: ColumnCurve) -> Grid:
     """Some of its points, at equal distances."""
     places = np.unique(np.linspace(0, len(curve) - 1, SHOWN).astype(int))
     tail = (1 - curve.probability) / 2
@@ -52,7 +52,7 @@ def curve_grid(curve: Curve) -> Grid:
     return Grid([f"{curve.x[place]:.6g}" for place in places], columns)
 
 
-def curve_text(curve: Curve) -> str:
+def curve_text(curve: ColumnCurve) -> str:
     facts = [
         (
             "mean",
@@ -67,7 +67,7 @@ def curve_text(curve: Curve) -> str:
     return "\n\n".join([paired(curve.column, curve_grid(curve)), listed(facts, WIDTH)])
 
 
-def curve_html(curve: Curve) -> str:
+def curve_html(curve: ColumnCurve) -> str:
     return grid_html("", [(curve.column, curve_grid(curve))], [])
 
 
