@@ -311,7 +311,7 @@ def test_agreement_with_nuts(family: str) -> None:
     with jax.enable_x64(True):
         sampler = MCMC(
             NUTS(model, target_accept_prob=0.95),
-            num_warmup=1_000,
+            num_warmup=500,
             num_samples=2_000,
             num_chains=2,
             chain_method="sequential",
