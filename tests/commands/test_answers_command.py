@@ -25,6 +25,10 @@ def test_an_average_effect_by_level_and_a_slope(fitted: Fitted, capsys: pytest.C
     for carrier in ("AA", "DL", "UA"):
         assert f"hour: 20 - 8, carrier = {carrier}" in effect
     assert "slope of hour" in asked(capsys, "slope", run, "hour")
+    assert "f(hour)" in asked(capsys, "curve", run, "hour", "--points", "5")
+    rows = list(csv.DictReader(io.StringIO(asked(capsys, "curve", run, "hour", "--points", "5", "--csv"))))
+    assert len(rows) == 5
+    assert all(float(row["lower"]) < float(row["mean"]) < float(row["upper"]) for row in rows if row["mean"] != "0")
     assert "hour: 20 : 8" in asked(capsys, "effect", run, "hour", "20", "8", "--ratio", "--rows", str(fitted.data))
     assert cli.main(["effect", run, "nothing", "1", "0"]) == 2
     assert "a column that the formula reads" in capsys.readouterr().err

@@ -92,10 +92,8 @@ REFUSED = {
     "late ~ I(offset(n))": ("'I(offset(n))'", "offset(log(exposure))"),
     "cbind(late, n) ~ x": ("'cbind'", "two rows, y = 1 and y = 0, with weights k and n - k"),
     "late | trials(n) ~ x": ("'late | trials(n)'", "two rows, y = 1 and y = 0, with weights k and n - k"),
-    "late ~ factor(g)": ("'factor'", "Try: C(column)"),
-    "late ~ sqrt(n)": ("'sqrt'", "Try: np.sqrt"),
-    "late ~ s(n)": ("'s'", "cr(column, df=5)"),
-    "late ~ lag(n)": ("'lag'", "weekday"),
+    "late ~ lag(n)": ("'lag'", "a column of the table"),
+    "late ~ inverse(n)": ("'inverse'", "weekday"),
 }
 
 

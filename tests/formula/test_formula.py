@@ -295,7 +295,6 @@ BAD_COLUMNS: dict[str, tuple[str, dict[str, Any], str]] = {
     "constant category": ("late ~ 0 + hour + flat", {"flat": ["x"] * NUM_ROWS}, "'flat[x]' that varies"),
     "sum of two": ("late ~ hour + delay + both", {"both": HOUR + ROWS["delay"]}, "'both' of its own"),
     "one twice": ("late ~ distance + miles", {"miles": (DISTANCE / 1.6).astype(np.float32)}, "'miles' of its own"),
-    "splines of sum one": ("late ~ cr(delay, df=4)", {}, "'cr(delay, df=4)[4]' of its own"),
     "all dummies": ("late ~ carrier + aa", {"aa": CARRIER == "AA"}, "the levels of 'carrier' and the intercept"),
     "minus infinity": ("late ~ np.log(zero)", {"zero": np.where(HOUR == 4, 0.0, 1.0)}, "'np.log(zero)'"),
     "no number": ("late ~ np.sqrt(delay)", {}, "'np.sqrt(delay)'"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -208,3 +210,19 @@ def test_an_answer_that_has_no_end_is_no_answer():
     heavy = tb.fit("y ~ 0 + x", {"x": x, "y": y}, **given)
     assert not heavy.converged
     assert any("no end to the variance" in note for note in heavy.notes)
+
+
+def test_priors_are_stated_beside_smooths() -> None:
+    """Of what is not smooth; log p(theta) is the sum of both, and its constant that of the laws that were stated."""
+    rng = np.random.default_rng(3)
+    table = {"x": rng.normal(size=60), "z": rng.uniform(size=60), "y": rng.integers(0, 2, 60)}
+    options: dict[str, Any] = {"family": "logistic", "tolerance": 0.3, "standardise": False}
+    plain = tb.fit("y ~ x + s(z)", table, **options)
+    same = tb.fit("y ~ x + s(z)", table, priors={"x": tb.priors.normal(0, 1)}, **options)
+    assert same["mean"].flat_value == pytest.approx(plain["mean"].flat_value, abs=1e-6)
+    assert same.evidence(1.0).value == pytest.approx(plain.evidence(1.0).value, abs=1e-6)
+    assert "s(z) half-normal(1)" in next(note for note in same.notes if "prior:" in note)
+    with pytest.raises(tb.InputError, match=r"priors of what the formula reports; got 's\(z\)'"):
+        tb.fit("y ~ x + s(z)", table, priors={"s(z)": tb.priors.normal()}, **options)
+    with pytest.raises(tb.InputError, match="without smooths"):
+        tb.prior_predictive("y ~ x + s(z)", table, family="logistic")

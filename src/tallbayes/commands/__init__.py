@@ -6,7 +6,7 @@ afterwards     commands for a run that is there
 options        what may be asked: commands, options, help
 commands       fit, resume, show, predict, report
 effects        the effects of all groups of a run
-answers        which answers hang on the prior, and average effects
+answers        which answers hang on the prior, average effects, and curves
 priors         --prior, and what the priors believe before a fit
 draws          draws of the parameters, and of responses
 evidence       the log marginal likelihood of a run

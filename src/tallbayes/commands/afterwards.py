@@ -144,4 +144,22 @@ SLOPE = Command(
     options={"": (RUN, option("column", "a column of numbers that the formula reads", "COLUMN"), *OVER)},
     module="answers",
 )
-AFTERWARDS = (DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE)
+CURVE = Command(
+    "curve",
+    help="show what a run says of one column of numbers",
+    usage="RUN COLUMN [--points N] [--against X] [--csv]",
+    description="f(COLUMN) of all terms of that column alone, such as s(hour), on the scale of the linear predictor: "
+    "posterior mean, sd and 95% interval at points of its range, each with its Monte Carlo error.",
+    epilog="example:\n  tallbayes curve run1 hour --points 97 --csv\n",
+    options={
+        "": (
+            RUN,
+            option("column", "a column of numbers that the formula reads", "COLUMN"),
+            option("--points", "how many; default 50", "N", type=int),
+            number("--against", "f less its value there, in place of f about its mean over the rows"),
+            flag("--csv", "all points as CSV"),
+        )
+    },
+    module="answers",
+)
+AFTERWARDS = (DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE, CURVE)

@@ -1,4 +1,4 @@
-"""Commands that ask a run about its model: which answers hang on the prior, and average effects."""
+"""Commands that ask a run about its model: which answers hang on the prior, and average effects, and curves."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ def effect(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     asked: dict[str, Any] = {"by": options.by, "rows": options.rows, "ratio": options.ratio}
     print(with_its_rows(result, settings).average_effect(options.column, options.high, options.low, **asked))
+    return 0
+
+
+def curve(options: argparse.Namespace) -> int:
+    """What the run says of one column of numbers, as a table or as CSV."""
+    result, settings = read_run(options.folder)
+    found = with_its_rows(result, settings).curve(options.column, options.points, against=options.against)
+    if not options.csv:
+        print(found)
+        return 0
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    columns = found.columns()
+    writer.writerow(columns)
+    writer.writerows([f"{each:.8g}" for each in row] for row in zip(*columns.values(), strict=True))
+    sys.stdout.flush()
     return 0
 
 

@@ -1,5 +1,5 @@
 """The command line: `tallbayes ingest`, `fit`, `show`, `effects`, `predict`, `draws`, `simulate`, `report`,
-`sensitivity`, `effect`, `slope`, `evidence`, `loo`, `rank`, `reproduce`; also `python -m tallbayes`.
+`sensitivity`, `effect`, `slope`, `curve`, `evidence`, `loo`, `rank`, `reproduce`; also `python -m tallbayes`.
 
 This file holds how a command is read and how it ends, `options` what may be asked and the exit codes (beside those,
 141 where whoever read the output has gone), the other modules what is done.

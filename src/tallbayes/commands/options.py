@@ -75,7 +75,7 @@ MODEL = (
     option("--family", f"{', '.join(CATALOGUE)}; default logistic; names of R and brms too", default="logistic"),
     number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
     number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),
-    number("--group-scale", "scales of group effects ~ half-normal(S); default 1", "S", default=1.0),
+    number("--group-scale", "scales of group effects and of smooths ~ half-normal(S); default 1", "S", default=1.0),
     option(
         "--prior",
         'of a column, a term, Intercept, noise_scale, "sd(carrier)", in their own units; repeatable: '

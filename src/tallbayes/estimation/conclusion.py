@@ -93,7 +93,8 @@ def conclude(
 
 def _notes_of_corners(prepared: Prepared, converged: bool) -> tuple[str, ...]:
     """Looked for where something was amiss, in a model of one's own: the priors of families are smooth."""
-    if prepared.target.predictor is not None or (converged and prepared.anchor.has_mode):
+    is_family = prepared.target.predictor is not None or prepared.target.parts is not None
+    if is_family or (converged and prepared.anchor.has_mode):
         return ()
     return corner_note(prepared.target, prepared.anchor)
 

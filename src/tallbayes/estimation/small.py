@@ -221,7 +221,9 @@ def _applies(asked: Question) -> bool:
     model = asked.model
     if getattr(model, "groups", None) is not None:
         return False
-    is_family = getattr(model, "is_as_made", False) and (model.report is None or model.flat_report is not None)
+    # Of smooths the predictor is not linear in what is drawn.
+    is_linear = getattr(model, "is_as_made", False) and model.predictor is not None
+    is_family = is_linear and (model.report is None or model.flat_report is not None)
     return bool(is_family and named and in_memory and asked.anchor is None and _is_unneeded(asked))
 
 

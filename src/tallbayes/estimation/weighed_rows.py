@@ -238,11 +238,13 @@ def weigh_rows(
 
 
 def _proposal(asked: Question, prepared: Prepared, executor: Executor) -> tuple[Prepared, Proposal]:
-    """Of a mixed model with more parameters than draws know the moments of, one that bends with the scales."""
+    """Of smooths, and of a mixed model with more parameters than draws know the moments of, one that bends with the
+    scales."""
     assert asked.weighted is not None
     anchor, freedom = prepared.anchor, asked.weighted.degrees_of_freedom
     plain = Proposal.about(len(anchor.mode), asked.seed, freedom)
-    if len(anchor.mode) <= MOST_ADAPTED or anchor.recentred or freedom is not None or not _is_mixed(prepared.target):
+    bends = _has_smooths(prepared.target) or (_is_mixed(prepared.target) and len(anchor.mode) > MOST_ADAPTED)
+    if anchor.recentred or freedom is not None or not bends:
         return prepared, plain
     begin("proposal")
     passes = 0
@@ -254,7 +256,7 @@ def _proposal(asked: Question, prepared: Prepared, executor: Executor) -> tuple[
         return here.gradient @ anchor.whitening, anchor.whitening.T @ here.hessian @ anchor.whitening
 
     labels = enumerate(prepared.target.space.labels())
-    places = [place for place, name in labels if name.startswith(("scales", "correlations"))]
+    places = [place for place, name in labels if name.startswith(("scales", "correlations", "smooth"))]
     bent = aside(bent_proposal, look, anchor.whitening, places, asked.seed)
     spent = prepared.setup_evaluations + passes * prepared.table.num_rows
     return replace(prepared, setup_evaluations=spent), bent or plain
@@ -266,10 +268,14 @@ def _is_mixed(target: Target) -> bool:
     return integrated is not None and integrated.integral.groups.weigh_rows is not None
 
 
+def _has_smooths(target: Target) -> bool:
+    return target.parts is not None and bool(target.parts.smooths)
+
+
 def _has_endless_tails(prepared: Prepared, estimands: Estimands) -> bool:
     """Looked for in a model of one's own, and where a prior that was stated for a family's has heavy tails."""
     target = prepared.target
-    is_family = target.predictor is not None or _is_mixed(target)
+    is_family = target.predictor is not None or target.parts is not None
     if target.log_concave or (is_family and (target.parts is None or target.parts.moments == np.inf)):
         return False
     begin("tails")

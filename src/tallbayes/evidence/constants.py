@@ -48,10 +48,20 @@ def require_proper(target: Target, mode: Floats, columns: Sequence[str]) -> None
         raise InputError(explain("priors that can be normalised, for an evidence", f"a flat one of {names}", hint))
 
 
+def _own_scales(parts: FamilyParts) -> dict[str, Any]:
+    """Those of Gaussian priors; of coefficients of smooths 1, since the log prior has their scales itself."""
+    if not parts.smooths:
+        return parts.scales
+    scale = np.array(parts.scales["coefficients"], np.float64)
+    for smooth in parts.smooths:
+        scale[smooth.places] = 1.0
+    return {**parts.scales, "coefficients": scale}
+
+
 def _flat_of_family(target: Target, columns: Sequence[str]) -> list[str]:
     assert target.parts is not None
     found: list[str] = []
-    for name, scale in target.parts.scales.items():
+    for name, scale in _own_scales(target.parts).items():
         endless = ~np.isfinite(np.atleast_1d(np.asarray(scale, np.float64)))
         if not endless.any():
             continue
@@ -102,8 +112,13 @@ def log_constant(target: Target, table: Table) -> float:
 
 def of_priors(parts: FamilyParts, shapes: dict[str, tuple[int, ...]]) -> float:
     """C, for parameters of these shapes."""
-    stated = parts.priors
-    total = _of_gaussians(parts.scales, shapes) if stated is None else stated.log_constant(shapes)
+    stated, smooth = parts.priors, sum(len(each.information) for each in parts.smooths)
+    if stated is None:
+        total = _of_gaussians(_own_scales(parts), shapes)
+    else:
+        total = stated.log_constant(shapes) - smooth * LOG_TWO_PI / 2
+    for each in parts.smooths:
+        total -= LOG_TWO_PI / 2 + float(np.log(each.scale)) - float(np.log(2))
     for place, term in enumerate(parts.terms):
         if term.laws:
             total -= sum(each.facts.log_normaliser(*each.shape) + float(np.log(each.scale)) for each in term.laws)

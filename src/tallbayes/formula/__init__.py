@@ -2,6 +2,8 @@
 
 expressions     formulas as text: two sides, and nothing but functions of a row in them
 coding          the columns that the terms make, learnt from all rows and applied block by block
+functions       what formulas know beside formulaic's own, by the names of other packages
+smooths         s(x): curves whose smoothness is learnt
 groups          terms with bars, (1 + x | g): of every row its group, and the effects that groups have
 outcomes        the left side as the numbers of a family
 collinearity    columns that are combinations of others, whatever the number of levels

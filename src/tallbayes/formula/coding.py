@@ -18,8 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.expressions import STATEFUL, read_expression, syntax_error
+from tallbayes.errors import DataError, InputError, TallbayesError, explain
+from tallbayes.formula.expressions import SMOOTH, STATEFUL, read_expression, syntax_error
+from tallbayes.formula.functions.names import INDEXED_LIMIT
+from tallbayes.formula.functions.splines import functions
+from tallbayes.formula.smooths.basis import LINEAR, is_smooth
 from tallbayes.formula.transforms import calls_of
 from tallbayes.rows.columns import is_number, kind_of, known_codes, level_codes, levels_of, require
 
@@ -28,7 +31,6 @@ BLOCK_ROWS = 2**16
 PIECE_ROWS = 2**12
 BLOCK_BYTES = 2**25
 LEVEL_LIMIT = 1000
-INDEXED_LIMIT = 100_000
 INTERCEPT = "Intercept"
 
 
@@ -51,11 +53,24 @@ class IndexedTerm:
 
 
 @dataclass(frozen=True)
+class SmoothColumns:
+    """The columns of a smooth whose coefficients share a scale: how it is written, and where they stand."""
+
+    factor: str
+    first: int
+    count: int
+
+    @property
+    def places(self) -> range:
+        return range(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True)
 class Coding:
     """The columns a formula makes: their names, the kind of every table column read, levels by category, states.
 
     `indexed` are the terms whose columns are never written down; `of_categories` the places of all columns that a
-    category has a part in.
+    category has a part in; `smooths` tell of those that share a scale.
     """
 
     right: str
@@ -66,6 +81,12 @@ class Coding:
     states: dict[str, Any]
     indexed: tuple[IndexedTerm, ...] = ()
     of_categories: tuple[int, ...] = ()
+    smooths: tuple[SmoothColumns, ...] = ()
+
+    @property
+    def of_smooths(self) -> tuple[int, ...]:
+        """The places of all columns whose coefficients share a scale with others."""
+        return tuple(place for smooth in self.smooths for place in smooth.places)
 
     @property
     def dense(self) -> tuple[int, ...]:
@@ -96,6 +117,24 @@ class Coding:
             for first in range(0, len(numbers), PIECE_ROWS):
                 piece = slice(first, first + PIECE_ROWS)
                 yield start + first, Block(np.ascontiguousarray(numbers[piece], np.float64), codes[piece])
+
+    def columns_of(self, column: str, table: Any) -> tuple[tuple[int, ...], np.ndarray, tuple[str, ...]]:
+        """The places of all columns that are made of one column of the table alone, as of numbers; what they are in
+        these rows; and the other terms that it has a part in."""
+        names = tuple(self.kinds)
+        kept: list[Any] = []
+        left_out: list[Any] = []
+        for term in terms_of(self.right):
+            factors = [factor.expr for factor in term.factors if factor.eval_method.value != "literal"]
+            read = {name for factor in factors for name in read_expression(factor, names).columns}
+            if column in read:
+                is_number = read == {column} and not set(factors) & set(self.categories)
+                (kept if is_number else left_out).append(term)
+        if not kept:
+            return (), np.empty((table.num_rows, 0)), tuple(map(str, left_out))
+        matrix = _evaluate(_specification(require("formulaic").Formula(kept), {}, self.states), table)
+        places = tuple(self.names.index(name) for name in matrix.model_spec.column_names)
+        return places, np.asarray(matrix, np.float64), tuple(map(str, left_out))
 
     def _dense_specification(self, table: Any) -> Any:
         """formulaic's for the terms that are not indexed, coded as they are beside the others."""
@@ -180,6 +219,7 @@ def learn(right: str, columns: Sequence[str], table: Any, indexing: bool = True)
     alone = _alone(formula, table.column_names) if indexing else {}
     shared = {factor.expr for term in formula if len(term.factors) > 1 for factor in term.factors}
     categories: dict[str, tuple[Any, ...]] = {}
+    transforms: list[tuple[Any, tuple[str, ...]]] = []
     states: dict[str, Any] = {}
     for factor in dict.fromkeys(factor for term in formula for factor in term.factors):
         if factor.eval_method.value == "literal":
@@ -189,16 +229,19 @@ def learn(right: str, columns: Sequence[str], table: Any, indexing: bool = True)
         if column and not expression.has_levels and (is_label or kind_of(table.column(column)) == "categories"):
             categories[factor.expr] = _levels(column, table, is_label, factor.expr in set(alone) - shared)
         elif expression.functions & (STATEFUL | {"C"}):
-            found = _evaluate(_specification([factor], {}, {}), table.select(expression.columns)).model_spec
-            states |= found.transform_state
-            if "categories" in found.encoder_state.get(factor.expr, (None, {}))[1]:
-                categories[factor.expr] = tuple(found.encoder_state[factor.expr][1]["categories"])
+            transforms.append((factor, expression.columns))
+    intercept = "1" in [str(term) for term in formula]
+    constant = intercept or any(len(term.factors) == 1 and term.factors[0].expr in categories for term in formula)
+    for factor, read in transforms:
+        found = _evaluate(_specification([factor], {}, {}), table.select(read), constant).model_spec
+        states |= found.transform_state
+        if "categories" in found.encoder_state.get(factor.expr, (None, {}))[1]:
+            categories[factor.expr] = tuple(found.encoder_state[factor.expr][1]["categories"])
     spec = _evaluate(_specification(formula, categories, states), table.slice(0, 1)).model_spec
     names = tuple(spec.column_names)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(explain("columns of different names", f"{twice!r} twice", "rename a column or a category"))
-    intercept = "1" in [str(term) for term in formula]
     kinds = {name: kind_of(table.column(name)) for name in columns}
     places = {term: [place - intercept for place in found] for term, found in spec.term_indices.items()}
     indexed = tuple(
@@ -208,9 +251,26 @@ def learn(right: str, columns: Sequence[str], table: Any, indexing: bool = True)
     )
     mixed = [places[term] for term in places if any(factor.expr in categories for factor in term.factors)]
     of_categories = tuple(sorted(place for each in mixed for place in each))
-    coding = Coding(right, names[intercept:], intercept, kinds, categories, states, indexed, of_categories)
+    smooths = _smooths(formula, names[intercept:], table.column_names)
+    coding = Coding(right, names[intercept:], intercept, kinds, categories, states, indexed, of_categories, smooths)
     coding.require_known(table)
     return coding
+
+
+def _smooths(formula: Any, columns: Sequence[str], names: Sequence[str]) -> tuple[SmoothColumns, ...]:
+    """Smooths are terms by themselves; their straight line is a column like any other."""
+    found = []
+    for term in formula:
+        for factor in term.factors:
+            if factor.eval_method.value == "literal" or SMOOTH not in read_expression(factor.expr, names).functions:
+                continue
+            if len(term.factors) > 1 or not is_smooth(factor.expr):
+                hint = "s(x) by itself; s(x) + x:g for slopes that differ by category"
+                raise InputError(explain("a smooth as a term by itself", repr(str(term)), hint))
+            own = [place for place, name in enumerate(columns) if name.startswith(f"{factor.expr}[")]
+            bent = [place for place in own if columns[place] != f"{factor.expr}[{LINEAR}]"]
+            found.append(SmoothColumns(factor.expr, bent[0], len(bent)))
+    return tuple(sorted(found, key=lambda smooth: smooth.first))
 
 
 def _alone(formula: Any, names: Sequence[str]) -> dict[str, str]:
@@ -287,14 +347,22 @@ def _specification(formula: Any, categories: dict[str, tuple[Any, ...]], states:
     )
 
 
-def _evaluate(spec: Any, table: Any) -> Any:
-    """formulaic's matrix for these rows; all it objects to is about the data, since the text was checked before."""
+def _evaluate(spec: Any, table: Any, constant: bool = False) -> Any:
+    """formulaic's matrix for these rows; all it objects to is about the data, since the text was checked before.
+
+    What is learnt here is learnt beside a `constant` or not.
+    """
     errors = require("formulaic.errors")
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("error", errors.DataMismatchWarning)
         try:
-            return spec.get_model_matrix(_frame(table))
+            return spec.get_model_matrix(_frame(table), context=functions(constant))
         except Exception as error:
+            reason: BaseException | None = error
+            while reason is not None:
+                if isinstance(reason, TallbayesError):
+                    raise reason from error
+                reason = reason.__cause__ or reason.__context__
             message = " ".join(str(error).split())
             text = [name for name in table.column_names if kind_of(table.column(name)) == "categories"]
             hint = f"look at the columns of text: {', '.join(text)}" if text else "look at the values of its columns"

@@ -17,7 +17,7 @@ import numpy as np
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.coding import Coding
 from tallbayes.formula.encoding import Encoding, offset_of
-from tallbayes.formula.expressions import Parsed, parse
+from tallbayes.formula.expressions import Parsed, parse, powers
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.groups.terms import take_groups
 from tallbayes.formula.outcomes import Outcome, read_outcome
@@ -163,6 +163,9 @@ def describe(
     if parsed.left_out:
         dates = ", ".join(parsed.left_out)
         notes += (f"dates: the . leaves out {dates}; hour(), weekday(), month(), days() make numbers of them",)
+    if parsed.unusable:
+        notes += (f"columns: the . leaves out {', '.join(parsed.unusable)}",)
+    notes += powers(parsed.right)
     if count < total:
         notes += (f"missing: {total - count} of {total} rows had a missing value and were dropped",)
     if response is None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.coding import Coding, IndexedTerm, evaluate_response
+from tallbayes.formula.coding import Coding, IndexedTerm, SmoothColumns, evaluate_response
 from tallbayes.formula.expressions import read_expression, read_side
 from tallbayes.formula.groups.design import GroupDesign, GroupEncoding
 from tallbayes.formula.groups.levels import GroupLevels
@@ -149,6 +149,7 @@ def _read_coding(plain: Mapping[str, Any]) -> Coding:
     stored["states"] = _restored(stored["states"])
     stored["indexed"] = tuple(IndexedTerm(**term) for term in stored.get("indexed", ()))
     stored["of_categories"] = tuple(stored.get("of_categories", ()))
+    stored["smooths"] = tuple(SmoothColumns(**smooth) for smooth in stored.get("smooths", ()))
     return Coding(**stored)
 
 

@@ -22,6 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
+from tallbayes.formula.functions.dots import unusable
+from tallbayes.formula.functions.names import ELEMENTWISE, ELSEWHERE, with_categories
+from tallbayes.formula.smooths.basis import require_call
 from tallbayes.model.catalogue import TRIALS
 from tallbayes.rows.columns import PARTS, not_a_part, parts_in, quote_parts, require
 from tallbayes.rows.sources import Source, no_such_column
@@ -29,18 +32,14 @@ from tallbayes.rows.sources import Source, no_such_column
 if TYPE_CHECKING:
     from tallbayes.formula.groups.terms import GroupTerm
 
-STATEFUL = frozenset({"bs", "cc", "center", "cr", "cs", "poly", "scale", "standardize"})
+SMOOTH = "s"
+STATEFUL = frozenset({"bs", "cc", "center", "cr", "cs", "ns", "poly", SMOOTH, "scale", "standardize"})
 CONTRASTS = frozenset({"Diff", "Helmert", "Poly", "Sum", "Treatment"})
-ROWWISE = frozenset({"I", "C", "abs", "exp", "exp2", "log", "log10", "log2"})
+ROWWISE = frozenset({"I", "C", "abs", "exp", "exp2", "log", "log10", "log2"}) | frozenset(ELEMENTWISE)
 FUNCTIONS = STATEFUL | CONTRASTS | ROWWISE
-NUMPY_VALUES = frozenset({"clip", "e", "pi", "where"})
-# What is written otherwise in R.
-ELSEWHERE = {
-    "cbind": TRIALS,
-    "factor": "C(column)",
-    "ns": "cr(column, df=5), a natural spline",
-    "s": "cr(column, df=5), a spline whose number of knots is given",
-}
+ONE_ARGUMENT = frozenset({"exp", "exp2", "log", "log10", "log2"})
+ARITHMETIC = frozenset({"<", "<=", ">", ">=", "==", "!=", "//", "&"})
+NUMPY_VALUES = frozenset({"clip", "e", "pi", "round", "where"})
 NODES = (
     ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Attribute, ast.Load, ast.Constant, ast.BinOp, ast.operator,
     ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop, ast.List, ast.Tuple, ast.Dict,
@@ -65,8 +64,9 @@ class Expression:
 class Parsed:
     """The two sides of a formula, as text without dots, and the columns of each in their order.
 
-    `offset` is what is added to the linear predictor as it is; `left_out` are the dates that a dot does not stand for.
-    `groups` are the terms with bars, and `group_columns` all that these read.
+    `offset` is what is added to the linear predictor as it is; `left_out` are the dates that a dot does not stand for,
+    `unusable` says why of other columns that it does not. `groups` are the terms with bars, and `group_columns` all
+    that these read.
     """
 
     left: str
@@ -76,6 +76,7 @@ class Parsed:
     offset: str = ""
     offset_columns: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
     groups: tuple[GroupTerm, ...] = ()
     group_columns: tuple[str, ...] = ()
 
@@ -101,15 +102,15 @@ def parse(formula: str, source: Source, apart: Iterable[str] = (), groups: tuple
     right, offset = _take_offsets(right)
     names = (*source.names, *parts_in(f"{left} {right} {offset}"))
     response = read_expression(quoted_name(left) or left, names) if left else None
-    if response is None:
+    if response is None or SMOOTH in response.functions:
         raise InputError(explain("a response on the left of ~", repr(formula), "'late ~ hour + carrier'"))
-    right, left_out = _write_out_dots(right, {*response.columns, *apart}, source)
+    right, left_out, useless = _write_out_dots(right, {*response.columns, *apart}, source)
     added = read_expression(offset, names) if offset else Expression((), frozenset())
     if offset and (added.functions & (STATEFUL | {"C"}) or not added.columns):
         raise _no_offset(f"offset({offset})")
     columns = response.columns, read_side(right, names)
     within = [_columns_of(group, source.names) for group in groups]
-    return Parsed(left, right, *columns, offset, added.columns, left_out, groups, tuple(chain(*within)))
+    return Parsed(left, right, *columns, offset, added.columns, left_out, useless, groups, tuple(chain(*within)))
 
 
 def _columns_of(group: GroupTerm, names: Sequence[str]) -> tuple[str, ...]:
@@ -168,8 +169,8 @@ def quoted_name(text: str) -> str | None:
 
 
 def quote_names(formula: str) -> str:
-    """Backticks in place of formulaic's own Q("a name"), which does not work within other functions."""
-    return re.sub(r"""\bQ\(\s*(["'])(.*?)\1\s*\)""", r"`\2`", formula)
+    """Backticks in place of Q("a name"), which formulaic does not know within other functions, and R's factor as C."""
+    return with_categories(re.sub(r"""\bQ\(\s*(["'])(.*?)\1\s*\)""", r"`\2`", formula))
 
 
 def as_term(name: str) -> str:
@@ -184,7 +185,9 @@ def syntax_error(formula: str, error: Exception) -> InputError:
     got = " ".join(message.split()).rstrip(".")
     if where:
         got += f" at character {where.start() + 1}, {where[1]!r}, of {shown.replace('⧛', '').replace('⧚', '')!r}"
-    return InputError(explain("a formula such as 'late ~ hour + carrier'", got or repr(formula), "mend it there"))
+    is_arithmetic = where is not None and where[1] in ARITHMETIC
+    hint = "I(...) around comparisons and arithmetic, as in I(x > 3)" if is_arithmetic else "mend it there"
+    return InputError(explain("a formula such as 'late ~ hour + carrier'", got or repr(formula), hint))
 
 
 def tokens_of(side: str) -> list[Any]:
@@ -194,6 +197,17 @@ def tokens_of(side: str) -> list[Any]:
         return list(require("formulaic.parser.algos.tokenize").tokenize(side))
     except errors.FormulaicError as error:
         raise syntax_error(side, error) from error
+
+
+def powers(side: str) -> tuple[str, ...]:
+    """What is to be said of powers that are no powers: among terms x**2 is x crossed with itself."""
+    tokens = tokens_of(side)
+    for before, sign, power in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if sign.token in ("**", "^") and sign.kind.value == "operator" and before.token != ")":
+            name, text = before.token, f"{before.token}{sign.token}{power.token}"
+            power_of = f"I({name}**{power.token})"
+            return (f"formula: {text} is {name} crossed with itself, which is {name}; {power_of} is its power",)
+    return ()
 
 
 def cut(formula: str) -> tuple[str, str]:
@@ -250,20 +264,26 @@ def is_operator(token: Any, sign: str) -> bool:
     return token.kind.value == "operator" and sign in token.token
 
 
-def _write_out_dots(right: str, apart: set[str], source: Source) -> tuple[str, tuple[str, ...]]:
-    """The terms with columns in place of dots, and the dates that these do not stand for."""
-    dots = [token for token in tokens_of(right) if token.token == "."]
+def _write_out_dots(right: str, apart: set[str], source: Source) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The terms with columns in place of dots, the dates that these do not stand for, and why other columns are not
+    among them; a column that is named beside the dot stays."""
+    tokens = tokens_of(right)
+    dots = [token for token in tokens if token.token == "."]
     if not dots:
-        return right, ()
+        return right, (), ()
     rest = [name for name in source.names if name not in apart]
     dates = source.dates(rest)
-    names = [name for name in rest if name not in dates]
+    named = {token.token for token in tokens}
+    reasons = unusable(source, [name for name in rest if name not in dates and name not in named])
+    names = [name for name in rest if name not in dates and name not in reasons]
+    useless = tuple(f"{name} ({reason})" for name, reason in reasons.items())
     if not names:
-        raise InputError(explain("columns for the . to stand for", "none but the response", "name the terms"))
+        got = f"none but the response{' and ' if useless else ''}{', '.join(useless)}"
+        raise InputError(explain("columns for the . to stand for", got, "name the terms"))
     plain = [as_term(name) for name in names]
     for token in reversed(dots):
         right = f"{right[: token.source_start]}({' + '.join(plain)}){right[token.source_start + 1 :]}"
-    return right, dates
+    return right, dates, useless
 
 
 def _require_column(name: str, names: Sequence[str]) -> list[str]:
@@ -278,6 +298,13 @@ def _is_namespace(node: ast.Name, names: Sequence[str]) -> bool:
 
 def _function(node: ast.Call, text: str) -> str:
     if isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+        if node.func.id in ONE_ARGUMENT and len(node.args) + len(node.keywords) != 1:
+            got = f"{len(node.args) + len(node.keywords)} in {ast.unparse(node)!r}"
+            raise InputError(
+                explain(f"one argument of {node.func.id}", got, "log2(x), log10(x), or I(log(x) / log(3))")
+            )
+        if node.func.id == SMOOTH:
+            require_call(node)
         return node.func.id
     if isinstance(node.func, ast.Attribute):
         return _require_known_attribute(node.func, text)
@@ -294,7 +321,8 @@ def _require_known_attribute(node: ast.Attribute, text: str) -> str:
 
 
 def _refused(what: str, text: str) -> InputError:
-    hint = f"np.log and the like, {', '.join(sorted((FUNCTIONS - CONTRASTS) | set(PARTS)))}; or a column of the table"
+    known = sorted((FUNCTIONS - CONTRASTS - set(ELEMENTWISE)) | set(PARTS))
+    hint = f"np.log and the like, sqrt and the like, {', '.join(known)}; or a column of the table"
     if what in PARTS:
         return not_a_part(text)
     if what == "offset":

@@ -26,6 +26,7 @@ from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups
 from tallbayes.formula.priors.stated import StatedPriors, family_priors, read_priors
 from tallbayes.formula.priors.words import design_notes, prior_note
+from tallbayes.formula.smooths.fit import require_own_scale, smoothed
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Extra, Family
@@ -118,8 +119,9 @@ def fit(
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = coefficient_scales(prior_scale, design.names)
         stated = read_priors(priors, design, unknown_extra(known, chosen))
+        require_own_scale(prior_scale, design)
         try:
-            model = make_model(known, make, design, scales, intercept_scale, chosen, stated)
+            model = make_model(known, make, design, scales, intercept_scale, chosen, stated, group_scale)
             asked = accuracy | options | {"weights": design.weights, "progress": report}
             if design.groups:
                 result = fit_groups(GroupQuestion(design, model, quantities, asked, group_scale, stated))
@@ -177,6 +179,7 @@ def make_model(
     intercept_scale: float,
     chosen: dict[str, Any],
     stated: StatedPriors = NOTHING_STATED,
+    group_scale: Any = 1.0,
 ) -> Model:
     """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
     priors: dict[str, Any] = {
@@ -199,7 +202,7 @@ def make_model(
     if coding.indexed:
         categories = tuple((term.first, term.count) for term in coding.indexed)
         model = with_codes(model, Indexed(len(coding.names), coding.dense, categories))
-    model = in_own_units(model, design.encoding, unknown, family.by_class)
+    model = smoothed(in_own_units(model, design.encoding, unknown, family.by_class), design, group_scale)
     return _with_words(model, stated) if stated else model
 
 

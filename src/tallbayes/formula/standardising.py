@@ -134,9 +134,11 @@ class Standardiser:
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.sqrt((spread**2 + centre**2) * count / self.present)
-        scales[dense] = np.where(switches, np.where(self.flags, 1.0, size), spread)
+        # Columns of a smooth are about their means already, with the spreads that its prior gives them.
+        curved = np.isin(dense, coding.of_smooths)
+        scales[dense] = np.where(curved, 1.0, np.where(switches, np.where(self.flags, 1.0, size), spread))
         if coding.intercept:
-            means[dense] = np.where(switches, 0.0, centre)
+            means[dense] = np.where(switches | curved, 0.0, centre)
         return means, scales
 
 

@@ -18,11 +18,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tallbayes.formula.expressions import STATEFUL
+from tallbayes.formula.expressions import SMOOTH, STATEFUL
 from tallbayes.rows.columns import require
 from tallbayes.rows.statistics import ColumnStatistics
 
 SCALES = frozenset({"scale", "center", "standardize"})
+# Of which even given knots leave something to learn.
+LEARNT_WHOLE = frozenset({"ns", SMOOTH})
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Call:
         """Whether neither sums nor the least and the largest value are enough: quantiles, and means of splines."""
         if self.function == "C" or self.has_sums:
             return False
-        return not self.alone or self.function in SCALES or bool({"df", "constraints", ""} & set(self.options))
+        by_sample = self.function in SCALES or self.function in LEARNT_WHOLE
+        return not self.alone or by_sample or bool({"df", "constraints", ""} & set(self.options))
 
 
 def calls_of(texts: Iterable[str], names: Sequence[str]) -> tuple[Call, ...]:

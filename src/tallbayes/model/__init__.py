@@ -15,6 +15,7 @@
     families      the models of `tb.families`, made of the above
     links         what a family predicts, and its integrals
     priors        laws of single numbers by name, tb.priors, and which parameter has which
+    smooths       coefficients that share a scale, which is learnt
     groups        Groups, effects by group that are integrated out
     mixed         families with effects by group
 

@@ -26,6 +26,7 @@ from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
 from tallbayes.model.priors.assigned import Priors
 from tallbayes.model.priors.shrinkage import ShrinkagePrior
+from tallbayes.model.smooths import SmoothTerm
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.programs.later import jax, jnp
@@ -34,9 +35,9 @@ from tallbayes.structure import Structure
 
 class FamilyParts(NamedTuple):
     """What a family's model is made of: l(eta, row), the scales of its priors by name, in the order of theta, those of
-    "coefficients" first, and the terms of its effects by group. Priors are Gaussian, unless they were stated. They are
-    those of `log_prior`: of a model with another one in its place they say nothing. `words` are what was stated, as
-    pairs of a reported name and a text."""
+    "coefficients" first, the terms of its effects by group, and its smooths. Priors are Gaussian, unless they were
+    stated. They are those of `log_prior`: of a model with another one in its place they say nothing. `words` are what
+    was stated, as pairs of a reported name and a text."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
@@ -44,6 +45,12 @@ class FamilyParts(NamedTuple):
     priors: Priors | None = None
     log_prior: Callable[[Any], Any] | None = None
     words: tuple[tuple[str, str], ...] = ()
+    smooths: tuple[SmoothTerm, ...] = ()
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The laws that were stated, or the scales of Gaussian priors, by name."""
+        return self.scales if self.priors is None else dict(self.priors.leaves)
 
     @property
     def moments(self) -> float:

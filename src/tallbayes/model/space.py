@@ -2,7 +2,8 @@
 
 theta = c(u) leaf by leaf,   log |d theta / d u| = the sum over leaves
 
-Effects by level are made of their own part of u and of the scales in theta (`groups.terms.Stretched`): they come last.
+Effects by level and the coefficients of smooths are made of their own part of u and of scales in theta
+(`groups.terms.Stretched`, `smooths.Smoothed`): they come last.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.constraints import Constraint, Real
 from tallbayes.model.groups.terms import Stretched
+from tallbayes.model.smooths import Smoothed
 from tallbayes.programs.later import jax, jnp
 
 
@@ -26,7 +28,7 @@ class Space:
 
     treedef: Any
     shapes: tuple[tuple[int, ...], ...]
-    constraints: tuple[Constraint | Stretched, ...]
+    constraints: tuple[Constraint | Stretched | Smoothed, ...]
 
     @property
     def dimension(self) -> int:
@@ -61,25 +63,27 @@ class Space:
     def theta(self, vector: jax.Array | np.ndarray, levels: Mapping[str, Any] | None = None) -> Any:
         """The pytree; where effects are those of some levels alone, `levels` are these by name."""
         pairs = zip(self.constraints, self._parts(vector), strict=True)
-        leaves = [part if isinstance(each, Real | Stretched) else each.constrain(part) for each, part in pairs]
+        leaves = [
+            part if isinstance(each, Real | Stretched | Smoothed) else each.constrain(part) for each, part in pairs
+        ]
         theta = jax.tree.unflatten(self.treedef, leaves)
         for each in self._stretched:
-            own = None if levels is None else levels[each.name]
+            own = None if levels is None else levels.get(each.name)
             theta = {**theta, each.name: each.constrain(theta[each.name], theta, own)}
         return theta
 
     def log_jacobian(self, vector: jax.Array) -> Any:
         """log |d theta / d u|."""
         pairs = zip(self.constraints, self._parts(vector), strict=True)
-        by_leaf = [each.log_jacobian(part) for each, part in pairs if not isinstance(each, Real | Stretched)]
+        by_leaf = [each.log_jacobian(part) for each, part in pairs if not isinstance(each, Real | Stretched | Smoothed)]
         if not self._stretched:
             return sum(by_leaf)
         theta = self.theta(vector)
         return sum(by_leaf) + sum(each.log_jacobian(theta) for each in self._stretched)
 
     @property
-    def _stretched(self) -> list[Stretched]:
-        return [each for each in self.constraints if isinstance(each, Stretched)]
+    def _stretched(self) -> list[Stretched | Smoothed]:
+        return [each for each in self.constraints if isinstance(each, Stretched | Smoothed)]
 
     def _parts(self, vector: jax.Array | np.ndarray) -> list[Any]:
         parts, offset = [], 0

@@ -16,6 +16,7 @@ import numpy as np
 from tallbayes.model import constraints
 from tallbayes.model.groups.terms import EffectTerm, Stretched, scales_and_correlations
 from tallbayes.model.model import Target
+from tallbayes.model.smooths import Smoothed, scale_name
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import STRETCHED, Entries, Part, Reading, ScaleCurve
 from tallbayes.structure import Structure
@@ -38,7 +39,8 @@ class StoredReader:
     def dimension(self) -> int:
         return sum(part.size for part in self.parts)
 
-    def reported(self, vector: jax.Array, units: Any) -> Any:
+    def theta(self, vector: jax.Array) -> jax.Array:
+        """theta, flat."""
         pieces, start = [], 0
         for part in self.parts:
             free = vector[start : start + part.size].reshape(part.shape)
@@ -49,6 +51,10 @@ class StoredReader:
             if part.kind == STRETCHED:
                 flat = jax.lax.dynamic_update_slice_in_dim(flat, _stretched(part, flat, start), start, 0)
             start += part.theta_size
+        return flat
+
+    def reported(self, vector: jax.Array, units: Any) -> Any:
+        flat = self.theta(vector)
         if units is not None:
             terms = units["value"].astype(flat.dtype) * flat[units["column"]]
             theta = flat
@@ -73,10 +79,8 @@ def reader_of(reading: Reading) -> tuple[StoredReader, Any]:
 
 def reading_of(target: Target, units: Any) -> Reading | None:
     """The same as plain numbers; None where a constraint is its owner's own, or the report is not affine in theta."""
-    parts = tuple(
-        _stretched_part(target, constraint, shape) if isinstance(constraint, Stretched) else _part(constraint, shape)
-        for constraint, shape in zip(target.space.constraints, target.space.shapes, strict=True)
-    )
+    leaves = zip(target.space.constraints, target.space.shapes, strict=True)
+    parts = tuple(part for constraint, shape in leaves for part in _parts(target, constraint, shape))
     if any(part is None for part in parts):
         return None
     if target.report is None and target.order is None:
@@ -124,6 +128,23 @@ def _columns(target: Target) -> tuple[dict[str, int], dict[str, int]]:
     theta = jax.eval_shape(target.space.theta, np.zeros(target.dimension))
     sizes = {str(path[0].key): np.size(leaf) for path, leaf in jax.tree.leaves_with_path(theta)}
     return sizes, dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+
+
+def _parts(target: Target, constraint: Any, shape: tuple[int, ...]) -> list[Part | None]:
+    """Of a leaf of theta: one, but of coefficients some of which are those of smooths."""
+    if isinstance(constraint, Stretched):
+        return [_stretched_part(target, constraint, shape)]
+    if not isinstance(constraint, Smoothed):
+        return [_part(constraint, shape)]
+    first, found, start = _columns(target)[1], [], 0
+    for place, term in enumerate(constraint.terms):
+        # An effect of one number for every coefficient, whose scale is the smooth's.
+        numbers = float(first[scale_name(place)]), -1.0, -1.0 if term.noise is None else float(first[term.noise])
+        plain = Part("real", (), (term.places.start - start,))
+        found += [plain, Part(STRETCHED, (*numbers, *term.information), (len(term.information), 1))]
+        start = term.places.stop
+    found.append(Part("real", (), (shape[0] - start,)))
+    return [part for part in found if part.size]
 
 
 def _stretched_part(target: Target, effects: Stretched, shape: tuple[int, ...]) -> Part:

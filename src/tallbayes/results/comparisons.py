@@ -21,6 +21,7 @@ from tallbayes.results.coefficients import Number, are_ratios, coefficients, is_
 from tallbayes.results.fitted import kept_posterior
 from tallbayes.results.groups.effects import has_groups
 from tallbayes.results.result import Result
+from tallbayes.results.smooths import has_smooths
 
 # What is compared, and a line; or weights of parameters by name, where their sum is none.
 Line = tuple[str, str, ReportedLine | dict[str, float], str | None]
@@ -213,7 +214,7 @@ def _by_label(result: Result, weights: Mapping[str, float]) -> Floats:
     return np.asarray(kept_posterior(result).weights(weights))
 
 
-def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) -> ReportedLine:
+def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) -> ReportedLine | dict[str, float]:
     encoding = _encoding(result)
     if result.regression is not None and result.regression.heads > 1:
         raise InputError(explain("two classes", "several", "result.predict of the two rows"))
@@ -221,6 +222,9 @@ def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) ->
 
     read = base_columns(tuple(encoding.coding.kinds), tuple(a))
     x = encoding.encode({name: [a.get(name), b.get(name)] for name in read})
+    if has_smooths(result):
+        own = (x[0] - x[1]) * np.array(encoding.scales)
+        return _sum(result, {name: float(each) for name, each in zip(encoding.coding.names, own, strict=True) if each})
     direction = np.zeros(len(kept_posterior(result).anchor.mode))
     direction[: x.shape[1]] = (x[0] - x[1]) * encoding.response_scale
     return ReportedLine(direction, 0.0)

@@ -28,6 +28,7 @@ from tallbayes.results.fitted import family_of, kept_posterior
 from tallbayes.results.groups.predictions import mixed_stream, own_stream
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result
+from tallbayes.results.smooths import has_smooths, smooth_stream
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.columns import one_line, require
 from tallbayes.rows.formats import WRITERS
@@ -81,15 +82,17 @@ def predict_batches(
 
 
 def _grouped(result: Result, rows: Any, asked: Asked, ks: tuple[int, ...], interval: float | None) -> Any:
-    """The stream of a model with groups; None of one without."""
+    """The stream of a model with groups or smooths; None of one without."""
     if result.encoding is not None:
-        if "groups" not in result.encoding:
+        if "groups" not in result.encoding and not has_smooths(result):
             return None
         from tallbayes.formula.encoding import Encoding
 
         kept_posterior(result)
         _require_counts(family_of(result), ks)
         encoding = Encoding.from_plain(result.encoding)
+        if not encoding.groups:
+            return smooth_stream(result, encoded_rows(encoding, rows, asked), ks, _noise(result), interval)
         return mixed_stream(result, encoding, encoded_rows(encoding, rows, asked), ks, interval)
     live = kept_posterior(result).live
     if live is None or live[0].integrated is None:

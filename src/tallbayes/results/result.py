@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tallbayes.results.checks.simulation import Simulation
     from tallbayes.results.coefficients import Coefficient
     from tallbayes.results.comparisons import Comparison, Ratio
+    from tallbayes.results.curves import ColumnCurve
     from tallbayes.results.draws.drawn import PosteriorDraws
     from tallbayes.results.fitted import FitTable, Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
@@ -60,8 +61,7 @@ class Result:
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
     levels stands for all above it. An answer by weights has no levels, but `weighing`. Of a mixed model `factors` are
-    those by which there are groups, the one that is integrated out first: then a row, wherever costs are counted, is a
-    group of it.
+    those of its groups, the one that is integrated out first: wherever costs are counted, a row is then a group of it.
     """
 
     estimates: dict[str, Estimate]
@@ -137,17 +137,10 @@ class Result:
         **unknown: object,
     ) -> Result:
         """Go on from here to another tolerance or budget, paying only the difference."""
-        asked = {
-            "tolerance": tolerance,
-            "relative_tolerance": relative_tolerance,
-            "absolute_tolerance": absolute_tolerance,
-            "interval_tolerance": interval_tolerance,
-            "max_evaluations": max_evaluations,
-            "max_levels": max_levels,
-            "max_seconds": max_seconds,
-            "executor": executor,
-            "progress": progress,
-        }
+        asked: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
+        asked |= {"absolute_tolerance": absolute_tolerance, "interval_tolerance": interval_tolerance}
+        asked |= {"max_evaluations": max_evaluations, "max_levels": max_levels, "max_seconds": max_seconds}
+        asked |= {"executor": executor, "progress": progress}
         if self.continuation is None:
             raise TallbayesError(
                 "expected a result of this process, which still has its rows; got one loaded from a file. "
@@ -207,6 +200,15 @@ class Result:
         from tallbayes.results.groups.partition import variance_partition
 
         return variance_partition(self)
+
+    def curve(
+        self, column: str, points: Any = None, *, against: float | None = None, probability: float = 0.95
+    ) -> ColumnCurve:
+        """f(x) of all terms of one column of numbers, on the scale of the linear predictor, at some points or so many:
+        about its mean over the rows, or `against` its value at one place."""
+        from tallbayes.results.curves import curve
+
+        return curve(self, column, points, against, probability)
 
     def loo(
         self,
@@ -278,9 +280,8 @@ class Result:
         """Posterior expectations of the response for new rows, their posterior sd and Monte Carlo errors.
 
         `rows` are what the fit was given, without the response: a path, a frame, a dict of columns or of one row's
-        values where there was a formula; x (N, d) of a family; rows of a model that has `predict`. For counts
-        `at_least=k` adds P(y >= k). With `out`, a .csv, .parquet or .arrow path, they are written there a batch at a
-        time, in memory that does not grow with their number, and their number is returned.
+        values for a formula; x (N, d) of a family; rows of a model that has `predict`. For counts `at_least=k` adds
+        P(y >= k). With `out`, a .csv, .parquet or .arrow path, they are written there a batch at a time.
 
         `sd` is always that of the expectation, with groups over theta and its effects together; of a new observation
         there are an `observation_sd` and, without groups, an equal-tailed `interval` (None for none), where the family
@@ -310,9 +311,8 @@ class Result:
         return simulate(self, rows, draws, seed=seed, out=out)
 
     def check(self, statistic: Asked, rows: object = None, *, draws: int = 200, seed: int = 0) -> Check:
-        """A statistic of the response that was seen, held against that of replicated responses.
-
-        By name ("mean", "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration", "groups") or a
+        """A statistic of the response that was seen, held against that of replicated responses: by name ("mean",
+        "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration", "groups") or a
         function of (y, rows), of a number a row or of one; `rows` has columns x, offset, mean and group.
         """
         return self.checks([statistic], rows, draws=draws, seed=seed)[0]
@@ -330,8 +330,8 @@ class Result:
     ) -> Evidence:
         """The log marginal likelihood log p(y), to a tolerance in nats, with its interval.
 
-        All constants of a family's likelihood and priors are in it, and y is in the table's own units. Of a model of
-        one's own it is that of the log prior and log likelihood as they are written. Flat priors have none.
+        All constants of a family are in it, and y is in the table's own units. Of a model of one's own it is that of
+        the log prior and log likelihood as they are written. Flat priors have none.
         """
         from tallbayes.evidence.marginal import evidence
 

@@ -28,8 +28,8 @@ CODED = re.compile(r"(?P<factor>.+?)\[T\.(?P<level>.*)\]", re.DOTALL)
 LABELLED = re.compile(r"C\((?P<column>[^(),]+)(,.*)?\)", re.DOTALL)
 # One of the columns that a factor makes: poly(x, 2)[1].
 PLACE = re.compile(r"\[[^\[\]]*\]$")
-# Scales and correlations of the effects of groups.
-GROUP_SCALE = re.compile(r"(sd|cor)\(.+\|.+\)", re.DOTALL)
+# Scales and correlations of the effects of groups, and scales of smooths.
+GROUP_SCALE = re.compile(r"(sd|cor)\(.+\|.+\)|sd\(s\(.+\)\)", re.DOTALL)
 WORD = re.compile(r"`[^`]*`|[^\W\d]\w*")
 
 
@@ -76,7 +76,8 @@ class Term:
 
 
 def is_group_scale(name: str) -> bool:
-    """Whether it is the scale or a correlation of effects of groups: sd(Intercept|school), cor(Intercept,x|school)."""
+    """Whether it is the scale or a correlation of effects of groups, or the scale of a smooth: sd(Intercept|school),
+    cor(Intercept,x|school), sd(s(hour))."""
     return GROUP_SCALE.fullmatch(name) is not None
 
 

@@ -61,8 +61,8 @@ def design_again(settings: Mapping[str, Any]) -> tuple[Design, Model]:
     chosen = {name: settings[name] for name in FAMILY_OPTIONS if settings.get(name) is not None}
     scales = coefficient_scales(_number(settings.get("prior_scale", 1.0)), design.names)
     stated = read_priors(settings.get("prior"), design, unknown_extra(known, chosen))
-    intercept = _number(settings.get("intercept_scale", 10.0))
-    return design, make_model(known, make, design, scales, intercept, chosen, stated)
+    intercept, group_scale = _number(settings.get("intercept_scale", 10.0)), settings.get("group_scale") or 1.0
+    return design, make_model(known, make, design, scales, intercept, chosen, stated, group_scale)
 
 
 def _mixed_again(settings: Mapping[str, Any]) -> tuple[Model, Any, Any]:

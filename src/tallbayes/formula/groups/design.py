@@ -101,6 +101,10 @@ class GroupSurvey:
     def __init__(self, term: GroupTerm, coding: Coding) -> None:
         self.term, self.coding = term, coding
         self.census, self.sums = LevelCensus(term.by), Standardiser(coding)
+        if coding.smooths:
+            got = f"{coding.smooths[0].factor} in {term.text}"
+            hint = "(1 + x | g), and s(x) outside the bars"
+            raise InputError(explain("effects of groups without a smooth", got, hint))
         width, written = len(coding.names) + coding.intercept, len(list(terms_of(term.effects)))
         if width > MOST_EFFECTS:
             raise too_many(width, term.text)

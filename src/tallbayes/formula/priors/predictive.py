@@ -91,6 +91,9 @@ def prior_predictive(
         response=known.response,
         standardise_response=rule != "nothing" and known.response == "real",
     )
+    if design.encoding.coding.smooths:
+        hint = "poly(x, 3) or bs(x, df=6) in its place; the prior of a smooth's curve is not drawn yet"
+        raise InputError(explain("a formula without smooths", repr(design.encoding.coding.smooths[0].factor), hint))
     scales = coefficient_scales(prior_scale, design.names)
     stated = read_priors(priors, design, unknown_extra(known, chosen))
     fixed = make_model(known, make, design, scales, intercept_scale, chosen, stated)

@@ -117,7 +117,11 @@ def _places(coding: Coding) -> dict[str, tuple[int, ...]]:
             found[name] = list(range(term.first, term.first + term.count))
     every = {ALL: list(range(len(coding.names)))} if coding.names else {}
     single = {name: [place] for place, name in enumerate(coding.names)}
-    return {name: tuple(each) for name, each in {**every, **found, **single}.items()}
+    shared = {place for smooth in coding.smooths for place in smooth.places}
+    whole = {smooth.factor for smooth in coding.smooths}
+    named = {name: each for name, each in {**every, **found, **single}.items() if name not in whole}
+    own = {name: tuple(place for place in each if place not in shared) for name, each in named.items()}
+    return {name: each for name, each in own.items() if each}
 
 
 def _of_groups(design: Design) -> tuple[list[str], list[str]]:
@@ -143,8 +147,11 @@ def family_priors(
     found: dict[str, Any] = {}
     unit = encoding.response_scale
     by_column = stated.by_column
-    if by_column:
+    # Those of smooths have a prior of their own, given the scale that they share.
+    shared = {place for smooth in encoding.coding.smooths for place in smooth.places}
+    if by_column or shared:
         widths = np.broadcast_to(np.asarray(scales, np.float64), len(design.names))
+        widths = np.where([j in shared for j in range(len(widths))], np.inf, widths)
         found["coefficients"] = [
             by_column[j].within(0.0, unit / encoding.scales[j]) if j in by_column else _normal(widths[j])
             for j in range(len(design.names))

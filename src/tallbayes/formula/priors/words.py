@@ -11,6 +11,7 @@ from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.priors.stated import StatedPriors
+from tallbayes.formula.smooths.fit import smooths_in_words
 from tallbayes.model.priors.named import Lkj
 from tallbayes.model.priors.prior import Prior
 
@@ -37,6 +38,7 @@ def prior_note(
         parts.append(f"{which} N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
     if design.intercept and INTERCEPT not in stated.by_name:
         parts.append(f"intercept N(0, {intercept_scale:g}^2){_at(any(encoding.means))}")
+    parts += smooths_in_words(design, group_scale)
     if design.groups:
         parts += _group_parts(design.groups, group_scale, stated)
     both = (

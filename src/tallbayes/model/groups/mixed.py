@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
-from tallbayes.model.constraints import correlation, half_normal, positive
+from tallbayes.model.constraints import correlation, half_normal
 from tallbayes.model.groups.integral import WEIGHT, Groups
 from tallbayes.model.groups.linear import LinearIntegral
 from tallbayes.model.groups.matrices import solve_lower
@@ -38,7 +38,9 @@ from tallbayes.model.groups.reads import read_place
 from tallbayes.model.groups.terms import EffectTerm, Stretched, root_of, stretch
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
-from tallbayes.model.priors.assigned import log_density, runs_of
+from tallbayes.model.priors.assigned import own_log_prior, runs_of
+from tallbayes.model.smooths import SmoothTerm
+from tallbayes.model.smooths import log_prior as smooth_prior
 from tallbayes.programs.later import jax, jnp
 
 # Of what their noise's scale is 1, rows say less of eta by its square.
@@ -62,14 +64,14 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     assert parts is not None
     first = terms[0]
     extra = extra_of(model)
-    constraints: dict[str, Any] = {} if extra is None else {extra: positive}
+    constraints: dict[str, Any] = dict(model.constraints or {})
     for place, term in enumerate(terms):
         constraints[f"scales{place}"] = half_normal(term.scale)
         if term.correlations:
             constraints[f"correlations{place}"] = correlation
         if place:
             constraints[f"effects{place}"] = Stretched(term, place)
-    prior = partial(_prior, parts.scales if parts.priors is None else parts.priors.leaves, terms)
+    prior = partial(_prior, parts.own, parts.smooths, terms)
     likelihood = partial(_likelihood, parts.density, extra, layout, terms)
     return replace(
         model,
@@ -89,7 +91,7 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             shown=partial(_shown, first),
             names=names,
             closed=_closed(model, terms, extra),
-            weigh_rows=partial(_information, parts.density, extra),
+            weigh_rows=partial(row_information, parts.density, extra),
             stretch=partial(_stretch, first),
             reads=tuple((f"effects{place}", f"level{place}") for place in range(1, len(terms))),
         ),
@@ -114,7 +116,7 @@ def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> E
     _require_one_predictor(model)
     assert model.parts is not None
     extra = extra_of(model)
-    each, z = _information(model.parts.density, extra, rows), np.asarray(rows[f"z{place}"], np.float64)
+    each, z = row_information(model.parts.density, extra, rows), np.asarray(rows[f"z{place}"], np.float64)
     weights = each * np.asarray(rows.get(WEIGHT, np.ones(len(z))), np.float64)
     codes = np.asarray(rows[f"level{place}"])
     sums = [np.bincount(codes, weights * left * right, term.levels) for left in z.T for right in z.T]
@@ -128,7 +130,7 @@ def extra_of(model: Model) -> str | None:
     return next((name for name in model.parts.scales if name not in ("coefficients", "intercept")), None)
 
 
-def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> float:
+def row_information(density: Callable[..., Any], extra: str | None, rows: Any) -> float:
     """w, of which C is the sum of w z z^T: the mean of -l'' at the common linear predictor that fits best."""
     count = len(rows["y"])
     some = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
@@ -197,12 +199,9 @@ def _likelihood(
     return density(eta if extra is None else jnp.stack([eta, jnp.log(theta[extra])]), row)
 
 
-def _prior(own: Mapping[str, Any], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
+def _prior(own: Mapping[str, Any], smooths: tuple[SmoothTerm, ...], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
     """`own` are the scales of the family's Gaussian priors, or the laws that were stated."""
-    if any(isinstance(each, tuple) for each in own.values()):
-        total = log_density(own, theta)
-    else:
-        total = sum(-0.5 * jnp.sum((theta[name] / scale) ** 2) for name, scale in own.items())
+    total = own_log_prior(own, theta) + smooth_prior(smooths, theta)
     for place, term in enumerate(terms):
         if term.laws:
             total = total + sum(run.log_density(theta[f"scales{place}"]) for run in runs_of(term.laws))

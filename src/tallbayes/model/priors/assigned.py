@@ -65,10 +65,12 @@ class Priors:
         return min((LAWS[run.law].moments(*run.shape) for run in self.runs if LAWS[run.law].proper), default=inf)
 
     def log_constant(self, shapes: Mapping[str, tuple[int, ...]]) -> float:
-        """What the log densities leave out, for leaves of these shapes."""
+        """What the log densities of proper laws leave out, for leaves of these shapes."""
         total = 0.0
         for name, leaf in self.leaves.items():
             for run in leaf:
+                if not LAWS[run.law].proper:
+                    continue
                 own = shapes[name] if run.places is None else (*shapes[name][:-1], len(run.places))
                 scales = np.broadcast_to(np.asarray(run.scale, np.float64), own)
                 total -= scales.size * LAWS[run.law].log_normaliser(*run.shape) + float(np.sum(np.log(scales)))
@@ -161,6 +163,13 @@ def require_kind(prior: Any, name: str, positive: bool, standardised: bool = Tru
         hint = f"{plain}(...)"
         raise ModelError(explain(f"a prior on both sides of 0 for {name!r}, a coefficient", prior.text, hint))
     return prior
+
+
+def own_log_prior(own: Mapping[str, Any], theta: Any) -> Any:
+    """Of laws that were stated, or of the scales of Gaussian ones, up to their constants."""
+    if any(isinstance(each, tuple) for each in own.values()):
+        return log_density(own, theta)
+    return sum(-0.5 * jnp.sum((theta[name] / scale) ** 2) for name, scale in own.items())
 
 
 def gaussian_leaves(scales: Mapping[str, Any]) -> Leaves:

@@ -22,6 +22,7 @@ from tallbayes.results.averages.sides import Change, sides_of
 from tallbayes.results.coefficients import Number
 from tallbayes.results.fitted import family_of, kept_posterior
 from tallbayes.results.result import Result
+from tallbayes.results.smooths import has_smooths
 
 if TYPE_CHECKING:
     import pandas
@@ -183,6 +184,9 @@ def _family(result: Result) -> Family:
         raise InputError(explain(expected, "a model of its own", hint))
     if result.factors or "groups" in (result.encoding or {}):
         raise InputError(explain(expected, "a mixed model", "result.predict(rows) of both kinds of rows, or " + hint))
+    if has_smooths(result):
+        own = "result.curve(column), or result.predict(rows) of both kinds of rows"
+        raise InputError(explain(expected + " or smooths", "a fit with smooths", own))
     if family.by_class:
         raise InputError(explain(expected, f"family {family.name!r}", hint))
     size = len(kept_posterior(result).anchor.mode)

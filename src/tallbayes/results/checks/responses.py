@@ -23,6 +23,7 @@ from tallbayes.results.checks.batches import RowBatch, layout_of, mixed_of, resp
 from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
+from tallbayes.results.smooths import FamilyTheta, has_smooths
 
 # Of a mean, beyond which no count is drawn.
 MOST_MEAN = 1e15
@@ -52,8 +53,10 @@ class ResponseDrawer:
             known = _mixed_parts(mixed, points)
             extra = extra if mixed.extra is None else known["theta"][mixed.extra]
             return cls(result, draws, layout, mixed, extra, known)
+        if has_smooths(result):
+            points = FamilyTheta.of(result).of_points(points)
         extra = np.exp(points[:, -1]) if regression.extras else extra
-        return cls(result, draws, layout, None, extra)
+        return cls(result, draws, layout, None, extra, {"points": points})
 
     @property
     def family(self) -> str:
@@ -64,7 +67,7 @@ class ResponseDrawer:
         """eta, (draws, rows), with a last axis of heads where there are several; new groups by `rng`."""
         if self.mixed is not None:
             return self._mixed_predictors(batch, rng)
-        layout, points = self.layout, self.draws.points
+        layout, points = self.layout, self.known["points"]
         width = batch.x.shape[1] if layout.indexed is None else layout.indexed.width
         heads = []
         for head in range(layout.heads):

@@ -110,7 +110,7 @@ def compare_rows(
     encoding, posterior, known = _encoding(result), kept_posterior(result), known_of(result)
     mixed, both = Mixed.of(result, encoding), _table(encoding, a, b)
     x, designs = encoding.encode(both), encoding.encode_groups(both)
-    scale, item, named = encoding.response_scale, dict[str, Any](), _of_coefficients(result, encoding, x[0] - x[1])
+    scale, item, named = encoding.response_scale, dict[str, Any](), _of_coefficients(encoding, x[0] - x[1])
     for place, at in enumerate(mixed.order):
         design = designs[at]
         same = all(a.get(name) == b.get(name) for name in design.term.by)
@@ -132,6 +132,9 @@ def compare_rows(
             item[f"new{place}"] = scale * np.array(new)
     if not any(name == "units" or name.startswith("new") for name in item):
         return named
+    if encoding.coding.smooths:
+        got = "rows of different groups beside smooths"
+        raise InputError(explain("rows of one group", got, "result.predict of the two rows"))
     item["line"] = _direction(mixed, posterior.anchor.mode, (x[0] - x[1]) * scale)
     integral = known.integral if known is not None and "units" in item else None
     found = contrast_of(posterior, OfContrast(mixed.space, integral, mixed.terms), _alone(item), probability)
@@ -146,10 +149,9 @@ def _split(design: GroupDesign, same: bool) -> tuple[list[tuple[int, Floats]], l
     return [part for part in parts if part[0] >= 0], [each for code, each in parts if code < 0]
 
 
-def _of_coefficients(result: Result, encoding: Encoding, difference: Floats) -> dict[str, float]:
+def _of_coefficients(encoding: Encoding, difference: Floats) -> dict[str, float]:
     """The weights of coefficients as they are reported, of a difference of columns as they were fitted."""
-    scales = None if result.regression is None else result.regression.scales
-    own = difference if scales is None else difference * scales
+    own = difference * np.array(encoding.scales)
     return {name: float(each) for name, each in zip(encoding.coding.names, own, strict=True) if each}
 
 

@@ -26,6 +26,7 @@ from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
 from tallbayes.model.noise import Noise
+from tallbayes.model.smooths import SmoothTerm, scale_name, with_smooths
 from tallbayes.model.space import Space, make_space
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import STRETCHED
@@ -38,6 +39,7 @@ from tallbayes.results.new_rows import Asked, NewRows, kept_arrays
 from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
+    from tallbayes.formula.coding import Coding
     from tallbayes.formula.encoding import Encoding
 
 WITHOUT_INTERVAL = "new observations have an sd but no interval: effects of groups are not normal"
@@ -99,13 +101,36 @@ def _family(result: Result, encoding: Encoding) -> Model:
     options: dict[str, Any] = {"intercept_scale": 1.0 if coding.intercept and coding.names else None}
     if regression.noise_scale is not None:
         options["noise_scale"] = regression.noise_scale
-    return FAMILIES[regression.family](**options)
+    if not coding.smooths:
+        return FAMILIES[regression.family](**options)
+    own = FAMILIES[regression.family](prior_scale=np.ones(len(coding.names)), **options)
+    return with_smooths(own, _smooths_as_fitted(own, coding, kept_posterior(result)))
+
+
+def _smooths_as_fitted(family: Model, coding: Coding, posterior: Posterior) -> tuple[SmoothTerm, ...]:
+    """Smooths in the coordinates that the posterior has of them: coefficients stand first in theta, scales last."""
+    parts = () if posterior.reading is None else posterior.reading.parts
+    stretched = [part for part in parts if part.kind == STRETCHED][: len(coding.smooths)]
+    names = sorted(scale_name(place) for place in range(len(coding.smooths)))
+    scales = dict(zip(names, (part.numbers[0] for part in parts[len(parts) - len(names) :]), strict=True))
+    extra = extra_of(family)
+    return tuple(
+        SmoothTerm(
+            smooth.factor,
+            smooth.first,
+            scales[scale_name(place)],
+            part.numbers[3:],
+            extra if part.numbers[2] >= 0 else None,
+        )
+        for place, (smooth, part) in enumerate(zip(coding.smooths, stretched, strict=True))
+    )
 
 
 def _as_fitted(terms: tuple[EffectTerm, ...], family: Model, posterior: Posterior) -> list[EffectTerm]:
     """Terms whose effects are parameters, in the coordinates that the posterior has of them."""
     parts = () if posterior.reading is None else posterior.reading.parts
     stretched = [part for part in parts if part.kind == STRETCHED]
+    stretched = stretched[len(stretched) - len(terms) :]
     extra = extra_of(family)
     return [
         replace(term, information=part.numbers[3:], noise=extra if part.numbers[2] >= 0 else None)
