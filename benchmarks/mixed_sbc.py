@@ -42,7 +42,7 @@ import tallbayes as tb
 from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
-SEED, TOLERANCE, MOST_SECONDS, FALSE_ALARM, PROBABILITY = 3, 0.05, 3600.0, 0.01, 0.95
+SEED, TOLERANCE, MOST_SECONDS, FALSE_ALARM, PROBABILITY = 3, 0.05, 120.0, 0.01, 0.95
 LAYOUTS = {"uneven": np.repeat([1, 2, 3, 4, 5, 6], [12, 6, 4, 3, 3, 2]), "single": np.ones(20, int)}
 RANKED = {"uneven": (0, 18, 29), "single": (0, 1, 2)}
 WIDTHS = {"logistic": 1.0, "poisson": 0.5, "linear": 1.0}
