@@ -114,7 +114,7 @@ def densities(target: Target, rows: Any, mode: Floats, moves: Floats) -> Floats:
     """l of some rows at draws, (rows, draws)."""
     count = len(jax.tree.leaves(rows)[0])
     with jax.enable_x64(True):
-        found = compiled(_densities)(target, _padded(rows), mode, jnp.asarray(moves))
+        found = compiled(_densities)(target, _padded(rows), mode, moves)
         return np.asarray(found)[:count]
 
 
