@@ -62,7 +62,7 @@ def run(log_prior: Any, start: Any, coefficients: Callable[[Any], Any], **option
     x = np.linalg.qr(generator.normal(size=(100, 2)))[0] * 10.0
     rows = {"x": x, "y": x @ [1.0, 0.0] + generator.normal(size=100)}
     model = tb.Model(log_prior, log_likelihood, start, **options)
-    return by_ladder(model, rows, {"b": coefficients}, tolerance=0.1, max_seconds=60)
+    return by_ladder(model, rows, {"b": coefficients}, tolerance=0.1, max_seconds=300)
 
 
 RATE = 40.0
