@@ -73,7 +73,14 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "overdispersion",
+        "three classes",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("noise scale", "four classes")),
+    ],
+)
 def test_several_predictors_agree_with_draws(name: str) -> None:
     """4,000 draws in opposite pairs, 5 standard errors for at most 100 numbers: a false alarm in 6e-5."""
     model, respond = SEVERAL[name]

@@ -37,7 +37,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     return write(tmp_path_factory.mktemp("stored") / "rows.table")
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_the_numbers_are_those_of_rows_in_memory(table: Stored, precision: str) -> None:
     options: dict[str, Any] = {"tolerance": 0.05, "seed": 2, "method": tb.Anchored(precision=precision)}
     assert_same(by_ladder(MODEL, table, **options), by_ladder(MODEL, ROWS, **options))

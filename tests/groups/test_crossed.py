@@ -62,10 +62,10 @@ def placed(family: str, count: int = 3) -> Any:
 
 
 @pytest.mark.parametrize(
-    "family", ["logistic", *(pytest.param(each, marks=pytest.mark.slow) for each in ("linear", "poisson"))]
+    ("family", "count"), [("logistic", 2), *(pytest.param(each, 3, marks=pytest.mark.slow) for each in FAMILIES)]
 )
-def test_sums_in_what_units_read_are_those_of_all_parameters(family: str) -> None:
-    target, table, vector = placed(family)
+def test_sums_in_what_units_read_are_those_of_all_parameters(family: str, count: int) -> None:
+    target, table, vector = placed(family, count)
     assert target.integrated.reads is not None
     with jax.enable_x64(True):
         stop, point = np.int32(table.num_rows), jnp.asarray(vector)
@@ -90,9 +90,9 @@ def test_a_linear_model_has_its_closed_form_beside_other_factors() -> None:
     target, table, vector = placed("linear", 2)
     assert target.integrated.joint is None
     with jax.enable_x64(True):
-        theta = jax.tree.map(np.asarray, target.space.theta(vector))
+        theta = jax.tree.map(np.array, jax.jit(target.space.theta)(vector))
         units = jax.tree.map(lambda leaf: leaf[: table.num_rows], table.rows)
-        found = jax.vmap(lambda unit: target.log_likelihood(jnp.asarray(vector), unit))(units)
+        found = jax.jit(jax.vmap(lambda unit: target.log_likelihood(jnp.asarray(vector), unit)))(units)
         assert abs(float(jnp.sum(found)) - dense_linear(rows("linear"), theta)) < 1e-9
         # The control: without the other factor's effects it is another number.
         theta["effects1"] = 0 * theta["effects1"]
@@ -106,8 +106,8 @@ def test_coordinates_of_effects_keep_their_law(count: int) -> None:
     space = target.space
     with jax.enable_x64(True):
         flat = jax.jacfwd(lambda u: jnp.concatenate([jnp.ravel(each) for each in jax.tree.leaves(space.theta(u))]))
-        size = np.linalg.slogdet(flat(jnp.asarray(vector)))[1]
-        assert abs(float(space.log_jacobian(jnp.asarray(vector))) - size) < 1e-9
+        size = np.linalg.slogdet(jax.jit(flat)(vector))[1]
+        assert abs(float(jax.jit(space.log_jacobian)(vector)) - size) < 1e-9
 
 
 def log_posterior(target: Any, table: Any, vector: np.ndarray) -> float:
@@ -171,7 +171,7 @@ def test_a_stored_posterior_reads_effects_as_its_model_does(count: int) -> None:
     assert reading.line(target.dimension - 1) is not None or count == 3
     reader, units = reader_of(reading)
     with jax.enable_x64(True):
-        own = jax.tree.leaves(target.reported(jnp.asarray(vector), None))
-        stored = jax.tree.leaves(reader.reported(jnp.asarray(vector), units))
+        own = jax.tree.leaves(jax.jit(target.reported)(vector, None))
+        stored = jax.tree.leaves(jax.jit(reader.reported)(vector, units))
     for one, other in zip(own, stored, strict=True):
         np.testing.assert_allclose(one, np.asarray(other).reshape(np.shape(one)), rtol=1e-12, atol=1e-14)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 import tallbayes as tb
 from tallbayes.groups.nodes import find_nodes, with_nodes
@@ -48,7 +49,7 @@ def placed(family: str, size: int, nodes: int) -> Any:
 
 
 def unit_of(table: Any, number: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[number], table.rows)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[number], table.rows)
 
 
 def by_grid(target: Any, vector: Any, unit: Any, size: int) -> float:
@@ -57,8 +58,8 @@ def by_grid(target: Any, vector: Any, unit: Any, size: int) -> float:
     points = np.stack(np.meshgrid(*[grid] * size, indexing="ij"), axis=-1).reshape(-1, size)
     root = np.asarray(unit["root"])
     points = points @ root.T + np.asarray(unit["centre"] + unit["slope"] @ vector)
-    values = jax.vmap(lambda b: target.integrated.joint(vector, b, unit))(jnp.asarray(points))
-    return float(jax.nn.logsumexp(values) + size * np.log(grid[1] - grid[0]) + np.log(np.linalg.det(root)))
+    values = jax.jit(jax.vmap(target.integrated.joint, (None, 0, None)))(vector, points, unit)
+    return float(logsumexp(values) + size * np.log(grid[1] - grid[0]) + np.log(np.linalg.det(root)))
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -66,15 +67,17 @@ def by_grid(target: Any, vector: Any, unit: Any, size: int) -> float:
 def test_nodes_integrate_every_group(family: str, size: int) -> None:
     with jax.enable_x64(True):
         target, table, vector = placed(family, size, 15)
+        log_likelihood = jax.jit(target.log_likelihood)
         for number in (0, GROUPS - 1):
             unit = unit_of(table, number)
             # Where the nodes were put, and at a distance to which they follow.
             for there in (vector, vector + 0.1):
                 exact = by_grid(target, there, unit, size)
-                assert abs(float(target.log_likelihood(there, unit)) - exact) < 1e-6
+                assert abs(float(log_likelihood(there, unit)) - exact) < 1e-6
         # The control: a single node is Laplace's approximation.
         single = replace(target.integrated.integral, nodes=1)
-        assert family == "linear" or abs(float(single(target.space.theta(vector), vector, unit)) - exact) > 1e-3
+        nearly = jax.jit(lambda u: single(target.space.theta(u), u, unit))(vector)
+        assert family == "linear" or abs(float(nearly) - exact) > 1e-3
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -85,15 +88,17 @@ def test_linear_groups_have_their_closed_form(size: int) -> None:
     assert "sums" in closed.units
     with jax.enable_x64(True):
         target, table, vector = placed("linear", size, 15)
+        theta = jax.jit(target.space.theta)(vector)
+        own_density, density = jax.jit(closed.bound[0].log_likelihood), jax.jit(target.log_likelihood)
+        own_moments, moments = (jax.jit(each.integrated.integral.moments) for each in (closed.bound[0], target))
         for number in range(GROUPS):
-            sums = jax.tree.map(lambda leaf, number=number: jnp.asarray(leaf[number]), closed.units)
-            own = float(closed.bound[0].log_likelihood(vector, sums))
+            sums = jax.tree.map(lambda leaf, number=number: leaf[number], closed.units)
+            own = float(own_density(vector, sums))
             # The law of an effect is without its constant.
-            theirs = float(target.log_likelihood(vector, unit_of(table, number))) - size / 2 * np.log(2 * np.pi)
+            theirs = float(density(vector, unit_of(table, number))) - size / 2 * np.log(2 * np.pi)
             assert abs(own - theirs) < 1e-9
-            theta = target.space.theta(vector)
-            ours = closed.bound[0].integrated.integral.moments(theta, vector, sums)
-            nodes = target.integrated.integral.moments(theta, vector, unit_of(table, number))
+            ours = own_moments(theta, vector, sums)
+            nodes = moments(theta, vector, unit_of(table, number))
             np.testing.assert_allclose(ours.mean, nodes.mean, atol=1e-9)
             np.testing.assert_allclose(ours.variance, nodes.variance, rtol=1e-9)
             np.testing.assert_allclose(ours.fourth, nodes.fourth, rtol=1e-6)
@@ -102,13 +107,13 @@ def test_linear_groups_have_their_closed_form(size: int) -> None:
 def test_a_new_group_has_the_law_of_all_groups() -> None:
     with jax.enable_x64(True):
         target, table, vector = placed("logistic", 2, 15)
-        theta, unit = target.space.theta(vector), new_unit(unit_of(table, 0))
+        theta, unit = jax.jit(target.space.theta)(vector), new_unit(unit_of(table, 0))
         # The density of a standard normal, without its constant.
-        assert abs(float(target.log_likelihood(vector, unit)) - np.log(2 * np.pi)) < 1e-9
-        found = target.integrated.integral.moments(theta, vector, unit)
-        root = root_of(EffectTerm("g", 2), theta, 0)
+        assert abs(float(jax.jit(target.log_likelihood)(vector, unit)) - np.log(2 * np.pi)) < 1e-9
+        found = jax.jit(target.integrated.integral.moments)(theta, vector, unit)
+        root = np.asarray(jax.jit(lambda theta: root_of(EffectTerm("g", 2), theta, 0))(theta))
         np.testing.assert_allclose(found.mean, 0.0, atol=1e-12)
-        np.testing.assert_allclose(found.variance, jnp.diagonal(root @ root.T), rtol=1e-9)
+        np.testing.assert_allclose(found.variance, np.diagonal(root @ root.T), rtol=1e-9)
 
 
 def test_nodes_are_at_the_mode_and_follow_it() -> None:
@@ -116,6 +121,7 @@ def test_nodes_are_at_the_mode_and_follow_it() -> None:
         target, table, vector = placed("poisson", 2, 7)
         unit = unit_of(table, 3)
 
+        @jax.jit
         def pull(u: Any) -> Any:
             b = unit["centre"] + unit["slope"] @ u
             return jax.grad(lambda each: target.integrated.joint(u, each, unit))(b)
@@ -161,6 +167,7 @@ def test_nodes_follow_where_groups_are_few_and_rows_are_many() -> None:
         gathered = gather(replace(model, groups=replace(model.groups, nodes=11)), data)
         found = place(gathered.model, gathered.units, "float64", False, None, gathered.bound)
         nodes = find_nodes(found.target, found.table, found.start)
+        log_likelihood = jax.jit(found.target.log_likelihood)
         table = replace(found.table, rows=with_nodes(found.table, nodes))
         errors = []
         for scale in (0.25, 1.0):
@@ -168,7 +175,7 @@ def test_nodes_follow_where_groups_are_few_and_rows_are_many() -> None:
             there[-1] = float(np.asarray(tb.constraints.half_normal(1.0).unconstrain(scale)))
             fresh = replace(table, rows=with_nodes(table, find_nodes(found.target, table, there)))
             for number in range(5):
-                pair = [float(found.target.log_likelihood(there, unit_of(each, number))) for each in (table, fresh)]
+                pair = [float(log_likelihood(there, unit_of(each, number))) for each in (table, fresh)]
                 errors.append(abs(pair[0] - pair[1]))
         return max(errors)
 

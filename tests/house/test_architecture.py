@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ WITHOUT_JAX = [
 ]
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module by its dotted name within the house; a package's map goes by the package's name."""
     names = {}
@@ -114,6 +116,7 @@ def imported_names(source: str, package: str, statements: Any = module_level) ->
     return {name.removeprefix("tallbayes.") for name in names if name.partition(".")[0] == "tallbayes"}
 
 
+@cache
 def imports_of(name: str, statements: Any = module_level) -> set[str]:
     path = modules()[name]
     return imported_names(path.read_text(), ".".join(["tallbayes", *path.relative_to(SOURCE).parent.parts]), statements)

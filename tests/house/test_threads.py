@@ -78,6 +78,7 @@ def test_an_exit_that_leaves_a_thread_behind_collects_nothing() -> None:
     workers = threads.Threads(1)
     workers.submit(lambda: begun.set() or end.wait(60))
     assert begun.wait(60)
+    gc.unfreeze()
     try:
         threads._wait_at_exit()
         assert gc.get_freeze_count() > 0

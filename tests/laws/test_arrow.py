@@ -102,6 +102,7 @@ def test_a_ledger_and_a_file_keep_an_arrow(tmp_path: Path) -> None:
     np.testing.assert_array_equal(known["mean"].flat_value, first["mean"].flat_value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("arrows")
 def test_a_rare_level_keeps_its_trouble_to_itself() -> None:
     """One row and a prior of sd 100: the common levels have their errors, beside a run without that row.

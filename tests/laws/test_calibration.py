@@ -1,8 +1,8 @@
 """RMSE and coverage over many seeds, with the stopping rule on.
 
-Fifty runs on the paper's problem, N = 1000, lambda dT = 2, antithetic + Taylor, relative tolerance 2^-5. If the
-RMSE were exactly the tolerance, the ratio would pass 1.2 in 2% of studies; an interval that covers 95% has fewer than
-41 of 50 hits in 1e-4 of them. Seeds are fixed.
+Thirty runs on the paper's problem, N = 1000, lambda dT = 2, antithetic + Taylor, relative tolerance 2^-5. If the
+RMSE were exactly the tolerance, the ratio would pass 1.25 in 3% of studies; an interval that covers 95% has fewer than
+23 of 30 hits in 1e-4 of them. Seeds are fixed.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ import tallbayes as tb
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
-SEEDS = range(50)
+SEEDS = range(30)
 TOLERANCE = 2**-5
 
 
@@ -56,18 +56,18 @@ def within_error(estimates, truth):
 def test_rmse_is_within_the_tolerance(results, truth):
     errors = np.array([estimate.value - truth for estimate in results])
     assert all(estimate.met for estimate in results)
-    assert np.sqrt(np.mean(errors**2)) <= 1.2 * TOLERANCE * truth
+    assert np.sqrt(np.mean(errors**2)) <= 1.25 * TOLERANCE * truth
 
 
 def test_intervals_cover(results, truth):
-    assert within_error(results, truth) >= 41
+    assert within_error(results, truth) >= 23
     inside = [e.interval[0] <= truth <= e.interval[1] for e in results]
-    assert sum(inside) >= 44
+    assert sum(inside) >= 26
 
 
 def test_control_a_wrong_truth_is_noticed(results, truth):
     """The checks have power: a truth off by one and a half tolerances would fail both."""
     wrong = truth * (1 + 1.5 * TOLERANCE)
     errors = np.array([estimate.value - wrong for estimate in results])
-    assert np.sqrt(np.mean(errors**2)) > 1.2 * TOLERANCE * truth
-    assert within_error(results, wrong) < 41
+    assert np.sqrt(np.mean(errors**2)) > 1.25 * TOLERANCE * truth
+    assert within_error(results, wrong) < 23

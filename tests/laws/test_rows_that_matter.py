@@ -73,7 +73,8 @@ def group_of_three():
     return model, {"g": group, "t": time}, categories(np.bincount(group, time), np.bincount(group))
 
 
-CASES = [exposure_in_one_row, exposures_of_all_sizes, category_of_one_row, group_of_three]
+SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in (exposures_of_all_sizes, group_of_three)]
+CASES = [exposure_in_one_row, category_of_one_row, *SLOW]
 
 
 @cache

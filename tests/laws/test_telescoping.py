@@ -54,6 +54,16 @@ def allowed(gradient, coupling):
 
 
 COMBINATIONS = [(g, c) for g in GRADIENTS for c in COUPLINGS if allowed(g, c)]
+# Every gradient, and one of them with every minibatch law and every coupling.
+QUICK = [
+    tb.Full(),
+    *(tb.Plain(N, sampling) for sampling in SAMPLINGS),
+    tb.ControlVariate(N, tb.Blocks()),
+    tb.Taylor(N, tb.WithReplacement()),
+    tb.Blend(N, tb.Blocks()),
+    tb.Blend(N, tb.WithoutReplacement(), partner=tb.Plain, radius=0.5),
+]
+COMBINATIONS = [(g, c) if g in QUICK else pytest.param(g, c, marks=pytest.mark.slow) for g, c in COMBINATIONS]
 
 
 def ladder(window_steps=0):

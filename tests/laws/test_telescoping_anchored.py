@@ -28,12 +28,12 @@ def test_laplace_alone_is_far_off():
 
 SLABS = [
     (tb.Taylor(1, tb.Blocks()), tb.Antithetic(), False),
-    (tb.Blend(1, tb.Blocks()), tb.Antithetic(), True),
+    pytest.param(tb.Blend(1, tb.Blocks()), tb.Antithetic(), True, marks=pytest.mark.slow),
     (tb.ControlVariate(1, tb.Blocks()), tb.Synchronous("coin"), False),
     (tb.Plain(1, tb.Blocks()), tb.Antithetic(), True),
 ]
 STATIC = [
-    (tb.Full(), tb.Antithetic(), False),
+    pytest.param(tb.Full(), tb.Antithetic(), False, marks=pytest.mark.slow),
     (tb.Taylor(SIZE, tb.WithReplacement()), tb.Synchronous("union"), False),
     (tb.Blend(SIZE, tb.WithoutReplacement(), partner=tb.Plain, radius=2.0), tb.Antithetic(), False),
 ]

@@ -19,8 +19,8 @@ TAYLOR = tb.Taylor(1, tb.Blocks())
 COMBINATIONS = [
     (TAYLOR, tb.Antithetic(), False),
     (tb.Blend(1, tb.Blocks()), tb.Antithetic(), True),
-    (tb.ControlVariate(1, tb.Blocks()), tb.Synchronous("coin"), False),
-    (tb.Full(), tb.Antithetic(), False),
+    pytest.param(tb.ControlVariate(1, tb.Blocks()), tb.Synchronous("coin"), False, marks=pytest.mark.slow),
+    pytest.param(tb.Full(), tb.Antithetic(), False, marks=pytest.mark.slow),
     (tb.Taylor(SIZE, tb.WithReplacement()), tb.Synchronous("union"), False),
     (tb.Blend(SIZE, tb.WithoutReplacement(), partner=tb.Plain, radius=2.0), tb.Antithetic(), False),
 ]

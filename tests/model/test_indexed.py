@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +18,7 @@ LAYOUTS = [Layout(1, True), Layout(1), Layout(1, True, 1), Layout(3, True), Layo
 NUM_ROWS, WIDTH, COLUMNS, CATEGORIES = 50, 9, (1, 5), ((0, 2, 3, 4), (6, 7, 8))
 
 
-def both(columns: tuple[int, ...] = COLUMNS) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+def both(columns: tuple[int, ...] = COLUMNS) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The same rows with columns written out, and with codes; a code of WIDTH is a level without a coefficient."""
     rng = np.random.default_rng(0)
     codes = np.stack([np.array([*places, WIDTH])[rng.integers(0, len(places) + 1, NUM_ROWS)] for places in CATEGORIES])
@@ -23,8 +26,22 @@ def both(columns: tuple[int, ...] = COLUMNS) -> tuple[dict[str, jax.Array], dict
     whole[:, list(columns)] = x
     for code in codes:
         whole[np.arange(NUM_ROWS), code] = 1.0
-    coded = {"codes": jnp.asarray(codes.T, jnp.int32), "y": jnp.zeros(NUM_ROWS)}
-    return {"x": jnp.asarray(whole[:, :-1])}, coded | ({"x": jnp.asarray(x)} if columns else {})
+    coded = {"codes": codes.T.astype(np.int32), "y": np.zeros(NUM_ROWS)}
+    return {"x": whole[:, :-1]}, coded | ({"x": x} if columns else {})
+
+
+def answers(layout: Layout, rows: Any, theta: Any, spread: Any, slopes: Any, bends: Any) -> list[jax.Array]:
+    """All that a layout says of rows."""
+    return [
+        layout.predict(rows, theta),
+        layout.pull_back(rows, slopes),
+        layout.moved(rows, spread),
+        layout.spread(rows, DenseWhitening(None, spread)),
+        layout.spread(rows, DiagonalWhitening(None, spread[0])),
+        layout.diagonal(rows, bends),
+        layout.add_curvature(jnp.zeros_like(spread), rows, bends),
+        layout.add_curvature(spread, rows, bends),
+    ]
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, ()])
@@ -36,37 +53,27 @@ def test_codes_stand_for_columns(layout: Layout, columns: tuple[int, ...]) -> No
         whole, coded = both(columns)
         size = layout.dimension(whole)
         assert coded_layout.dimension(coded) == size
-        theta, spread = jnp.asarray(rng.normal(size=size)), jnp.asarray(rng.normal(size=(size, size)))
-        eta = layout.predict(whole, theta)
-        slopes = rng.normal(size=eta.shape)
+        theta, spread = rng.normal(size=size), rng.normal(size=(size, size))
+        slopes = rng.normal(size=jax.eval_shape(layout.predict, whole, theta).shape)
         bends = rng.normal(size=(NUM_ROWS,) if layout.is_scalar else (NUM_ROWS, layout.size, layout.size))
-        bends = jnp.asarray(bends if layout.is_scalar else bends + bends.transpose(0, 2, 1))
+        bends = bends if layout.is_scalar else bends + bends.transpose(0, 2, 1)
         first = {name: array[3] for name, array in coded.items()}
-        pairs = [
-            (eta, coded_layout.predict(coded, theta)),
-            (eta[3], coded_layout.predict(first, theta)),
-            (layout.pull_back(whole, slopes), coded_layout.pull_back(coded, jnp.asarray(slopes))),
-            (layout.moved(whole, spread), coded_layout.moved(coded, spread)),
-            *[(layout.spread(whole, shape), coded_layout.spread(coded, shape))
-              for shape in (DenseWhitening(None, spread), DiagonalWhitening(None, spread[0]))],
-            (layout.diagonal(whole, bends), coded_layout.diagonal(coded, bends)),
-            *[(layout.add_curvature(total, whole, bends), coded_layout.add_curvature(total, coded, bends))
-              for total in (jnp.zeros((size, size)), spread)],
-        ]  # fmt: skip
-    for expected, found in pairs:
-        np.testing.assert_allclose(found, expected, atol=1e-11)
+        wanted = jax.jit(partial(answers, layout))(whole, theta, spread, slopes, bends)
+        found = jax.jit(partial(answers, coded_layout))(coded, theta, spread, slopes, bends)
+        of_one = jax.jit(coded_layout.predict)(first, theta)
+    for one, other in zip([*found, of_one], [*wanted, wanted[0][3]], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-11)
 
 
 RUNS = ((0, 2), (4, 5))
 
 
-def coded_runs() -> dict[str, jax.Array]:
+def coded_runs() -> dict[str, np.ndarray]:
     """Rows with a column at place 2 and another at 3, and two categories that are runs of places, some without one."""
     rng = np.random.default_rng(2)
     codes = np.stack([first + rng.integers(0, count + 1, NUM_ROWS) for first, count in RUNS], axis=1)
     codes = np.where(codes == [first + count for first, count in RUNS], WIDTH, codes)
-    x = jnp.asarray(rng.normal(size=(NUM_ROWS, 2)))
-    return {"x": x, "codes": jnp.asarray(codes, jnp.int32), "y": jnp.zeros(NUM_ROWS)}
+    return {"x": rng.normal(size=(NUM_ROWS, 2)), "codes": codes.astype(np.int32), "y": np.zeros(NUM_ROWS)}
 
 
 @pytest.mark.parametrize("layout", [each for each in LAYOUTS if each.heads == 1])
@@ -78,18 +85,17 @@ def test_the_arrow_of_a_layout_is_its_curvature(layout: Layout) -> None:
         rows = coded_runs()
         size = coded.dimension(rows)
         bends = rng.normal(size=(NUM_ROWS,) if layout.is_scalar else (NUM_ROWS, layout.size, layout.size))
-        bends = jnp.asarray(bends if layout.is_scalar else bends + bends.transpose(0, 2, 1))
+        bends = bends if layout.is_scalar else bends + bends.transpose(0, 2, 1)
         shapes = (5,), (5, size - 5), (size - 5, size - 5)
-        found = Arrowhead(4, *coded.add_arrow([jnp.zeros(shape) for shape in shapes], rows, bends))
-        dense = coded.add_curvature(jnp.zeros((size, size)), rows, bends)
+        parts = jax.jit(coded.add_arrow)([np.zeros(shape) for shape in shapes], rows, bends)
+        found = Arrowhead(4, *(np.asarray(part) for part in parts))
+        dense = jax.jit(coded.add_curvature)(np.zeros((size, size)), rows, bends)
         np.testing.assert_allclose(found.times(np.eye(size)), dense, atol=1e-12)
-        positive = Arrowhead(4, *(np.asarray(part) for part in found.parts)) * 0.01 + Arrowhead(
-            4, np.ones(5), np.zeros((5, size - 5)), np.eye(size - 5)
-        )
+        positive = found * 0.01 + Arrowhead(4, np.ones(5), np.zeros((5, size - 5)), np.eye(size - 5))
         whole = positive.symmetric.whole()
         root = np.linalg.inv(np.linalg.cholesky(positive.symmetric.schur)).T
-        spread = coded.spread(rows, ArrowWhitening.of(positive.symmetric, root))
-        expected = coded.spread(rows, DenseWhitening(whole, jnp.asarray(np.linalg.inv(np.linalg.cholesky(whole)).T)))
+        spread = jax.jit(coded.spread)(rows, ArrowWhitening.of(positive.symmetric, root))
+        expected = jax.jit(coded.spread)(rows, DenseWhitening(whole, np.linalg.inv(np.linalg.cholesky(whole)).T))
         np.testing.assert_allclose(spread, expected, rtol=1e-10, atol=1e-10)
 
 

@@ -135,7 +135,7 @@ def moments(found: Case, group: int | None, level: int, nodes: int) -> list[np.n
     if group is not None:
         item["unit"] = jax.tree.map(lambda leaf: leaf[group], found.units)
     with jax.enable_x64(True):
-        flat = np.asarray(OfRows(found.target.space, outcome, integral)(found.vector, item))
+        flat = np.asarray(jax.jit(OfRows(found.target.space, outcome, integral).__call__)(found.vector, item))
     size = (len(flat) - 1) // 2
     return [flat[:size], flat[size : 2 * size], flat[2 * size :]]
 

@@ -48,11 +48,12 @@ def test_a_reading_reports_as_the_model_does(name: str, monkeypatch: pytest.Monk
     assert len(reading.curves) == curves
     reader, own = reader_of(reading)
     rng = np.random.default_rng(0)
+    of_model, of_reading = jax.jit(target.reported), jax.jit(reader.reported)
     with jax.enable_x64(True):
         for _ in range(3):
             u = rng.normal(size=target.dimension)
-            expected = np.array(jax.tree.leaves(target.reported(u, units)))
-            assert np.array(jax.tree.leaves(reader.reported(u, own))) == pytest.approx(expected, rel=1e-9)
+            expected = np.array(jax.tree.leaves(of_model(u, units)))
+            assert np.array(jax.tree.leaves(of_reading(u, own))) == pytest.approx(expected, rel=1e-9)
     curved = {place for curve in reading.curves for place in curve.rows}
     # Effects hang on their scales too.
     curved |= {place for place, name in enumerate(reading.structure.keys) if "|" in name and "[" in name}
@@ -69,5 +70,5 @@ def test_control_other_units_are_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     reader, own = reader_of(replace(reading, curves=(replace(curve, matrix=1.01 * curve.matrix),)))
     with jax.enable_x64(True):
         u = np.full(target.dimension, 0.1)
-        expected = np.array(jax.tree.leaves(target.reported(u, units)))
-        assert np.array(jax.tree.leaves(reader.reported(u, own))) != pytest.approx(expected, rel=1e-9)
+        expected = np.array(jax.tree.leaves(jax.jit(target.reported)(u, units)))
+        assert np.array(jax.tree.leaves(jax.jit(reader.reported)(u, own))) != pytest.approx(expected, rel=1e-9)

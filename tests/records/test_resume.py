@@ -63,6 +63,7 @@ def blocks(path: Path) -> int:
     return int(count)
 
 
+@pytest.mark.slow
 def test_a_killed_fit_goes_on_to_the_same_bits(
     data: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 from scenarios import by_ladder, logistic_by_hand, logistic_rows, paper_rows
 
 import tallbayes as tb
-from tallbayes.setup.balancing import Wish
+from tallbayes.methods import anchored
+from tallbayes.sampler import levels
+from tallbayes.setup.balancing import Wish, likely_controlled
+from tallbayes.setup.preparation import bind_rows
 
 FEW = paper_rows(300, seed=2)
 
@@ -102,3 +106,32 @@ def test_an_anchor_that_is_none_is_refused() -> None:
 )
 def test_the_finest_tolerance_decides(kind, size, tolerance) -> None:
     assert Wish.of(None, kind, size).tolerance == tolerance
+
+
+@pytest.mark.parametrize("expected", [None, True])
+def test_what_is_compiled_ahead_is_what_is_run(expected: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: where a balanced anchor is expected and the mode is kept, both programs are compiled twice."""
+    seen, right = set(), levels.compiled
+
+    def noted(function, **options):
+        def call(plan, *arguments):
+            seen.add((function.__name__, plan, jax.tree.structure(arguments)))
+            return right(function, **options)(plan, *arguments)
+
+        return call
+
+    monkeypatch.setattr(levels, "compiled", noted)
+    if expected:
+        monkeypatch.setattr(anchored, "likely_controlled", lambda *_: True)
+    result = by_ladder(tb.families.logistic(), FEW, tolerance=0.1, seed=1)
+    assert not result.anchor.recentred
+    assert len(seen) == (4 if expected else 2)
+
+
+def test_a_balanced_anchor_is_expected_where_many_rows_would_be_read() -> None:
+    target, few = bind_rows(tb.families.logistic(), FEW)[0], len(FEW["y"])
+    assert not likely_controlled(target, few, Wish(None, 0.1))
+    assert likely_controlled(target, few, Wish(None, 0.01))
+    assert likely_controlled(target, few, Wish("balanced", 0.1))
+    assert not likely_controlled(target, few, Wish("mode", 0.01))
+    assert not likely_controlled(target, 10_000_000, Wish(None, 0.01))

@@ -28,10 +28,11 @@ def fitted(result: tb.Result) -> tb.Result:
 
 @pytest.fixture
 def pyplot() -> Iterator[Any]:
-    """Without a display, and without a figure left open."""
+    """Without a display, and without a figure left open, before or after."""
     pytest.importorskip("matplotlib").use("Agg")
     from matplotlib import pyplot
 
+    pyplot.close("all")
     yield pyplot
     pyplot.close("all")
 

@@ -71,7 +71,7 @@ def test_the_log_posterior_is_that_of_the_model_in_jax(name: str, dressed: bool)
     with jax.enable_x64(True):
         log_density, start = in_jax(model, rows)
         points = start + 0.3 * RNG.standard_normal((5, len(start)))
-        expected = np.array([log_density(jnp.asarray(point)) for point in points])
+        expected = jax.jit(jax.vmap(log_density))(points)
     np.testing.assert_allclose(plain(model, rows).log_density(points), expected, rtol=1e-11)
 
 
@@ -100,7 +100,7 @@ def test_slope_and_curvature_at_a_point_are_those_of_the_model_in_jax(name: str)
     with jax.enable_x64(True):
         log_density, start = in_jax(model, rows)
         point = jnp.asarray(start + 0.2)
-        gradient, hessian = np.asarray(jax.grad(log_density)(point)), np.asarray(jax.hessian(log_density)(point))
+        gradient, hessian = jax.jit(lambda u: (jax.grad(log_density)(u), jax.hessian(log_density)(u)))(point)
     found = plain(model, rows, unit_of(name)).at(np.asarray(point))
     np.testing.assert_allclose(found.gradient, gradient, atol=3e-3 * np.abs(gradient).max())
     np.testing.assert_allclose(found.curvature, -hessian, atol=3e-3 * np.abs(hessian).max())

@@ -33,7 +33,7 @@ from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
-from tallbayes.programs.later import jax, jnp
+from tallbayes.programs.later import jax
 from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.watch import begin_pass, count_rows, find, look
 from tallbayes.workers.executors import Executor, capacity_of, in_order, runs_elsewhere
@@ -154,7 +154,7 @@ def average(
     parts = float(value + prior[0]), gradient + prior[1], -(hessian + prior[2])
     here = Expansion(theta, *parts, likelihood_gradient=gradient, likelihood_hessian=hessian)
     with jax.enable_x64(True):
-        found = compiled(averaged_prior)(target, jnp.asarray(theta), jnp.asarray(whitening), prior_draws(theta.size))
+        found = compiled(averaged_prior)(target, theta, whitening, prior_draws(theta.size))
         prior_value, prior_gradient, prior_hessian, error = (np.asarray(part) for part in found)
     value, gradient, hessian = averaged
     parts = float(value + prior_value), gradient + prior_gradient, -(hessian + prior_hessian)
@@ -254,7 +254,7 @@ def _in_pieces(
     """A chunk in pieces that take a fraction of a second each."""
     # The setting belongs to a thread, so it is entered inside the task.
     with jax.enable_x64(True):
-        at = tuple(jnp.asarray(each, jnp.float64) for each in point)
+        at = tuple(jax.device_put(np.asarray(each, np.float64)) for each in point)
         sums: Any = tuple(np.zeros(shape) for shape in shapes)
         first, size = start, FIRST_PIECE
         while first < stop:
@@ -297,14 +297,14 @@ def _next_piece(rows: int, seconds: float) -> int:
 
 def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Any]:
     with jax.enable_x64(True):
-        point = jnp.asarray(theta, jnp.float64)
+        point = np.asarray(theta, np.float64)
         if curvature is Curvature.DENSE:
             program = compiled(prior_terms, quickly=theta.size <= FEW_PARAMETERS)
             return [np.asarray(term) for term in program(target, point)]
         if curvature is Curvature.ARROW:
             return _prior_as_arrow(target, point)
         signs = np.random.default_rng(0).choice([-1.0, 1.0], theta.size)
-        terms = compiled(prior_probe)(target, point, jnp.asarray(signs))
+        terms = compiled(prior_probe)(target, point, signs)
         value, gradient, diagonal = (np.asarray(term) for term in terms)
     # A diagonal probed through correlations can have the wrong sign: kept at zero, where it adds nothing.
     kept = np.minimum(diagonal, 0.0) if curvature is Curvature.DIAGONAL else np.zeros(())

@@ -126,7 +126,7 @@ def log_densities(target: Target, table: Table, points: Floats, sample: Ranges |
     scale = table.num_rows / sum(stop - start for start, stop in ranges)
     with jax.enable_x64(True):
         values = compiled(_log_densities)(
-            target, table.rows, np.asarray(tiles, np.int32), np.float64(scale), jnp.asarray(points, jnp.float64)
+            target, table.rows, np.asarray(tiles, np.int32), np.float64(scale), np.asarray(points, np.float64)
         )
         return np.array(values)
 

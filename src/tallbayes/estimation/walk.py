@@ -172,7 +172,8 @@ def _compile_ahead(asked: Question, stack: ExitStack, placed: Placed) -> None:
     compilers = default_executor()
     stack.callback(compilers.shutdown, wait=False, cancel_futures=True)
     observables = read_quantities(asked.quantities, placed.target, placed.start, placed.table.units)[1]
-    asked.method.compile_ahead(compilers, placed, observables)
+    tolerance = Wish.of(None, asked.accuracy.kind, asked.accuracy.size).tolerance
+    asked.method.compile_ahead(compilers, placed, observables, tolerance)
 
 
 def _require_affordable(asked: Question, least: int) -> None:

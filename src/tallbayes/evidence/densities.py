@@ -61,7 +61,7 @@ class LogPosterior:
             # The setting belongs to a thread.
             with jax.enable_x64(True):
                 static, rows = (self.target, self.nodes, self._tile), self.table.rows
-                return np.asarray(compiled(_likelihoods)(static, rows, *map(np.int32, ends), jnp.asarray(filled)))
+                return np.asarray(compiled(_likelihoods)(static, rows, *map(np.int32, ends), filled))
 
         if len(pieces) == 1:
             found = [piece(pieces[0])]
@@ -76,7 +76,7 @@ def log_priors(target: Target, points: Floats) -> Floats:
     """log pi alone at points (points, d)."""
     filled = np.concatenate([points, np.repeat(points[:1], -len(points) % POINTS, axis=0)])
     with jax.enable_x64(True):
-        some = [jnp.asarray(filled[first : first + POINTS], jnp.float64) for first in range(0, len(filled), POINTS)]
+        some = [np.asarray(filled[first : first + POINTS], np.float64) for first in range(0, len(filled), POINTS)]
         return np.concatenate([compiled(_priors, quickly=True)(target, each) for each in some])[: len(points)]
 
 

@@ -54,7 +54,7 @@ def find_nodes(target: Target, table: Table, vector: Floats, count: int | None =
     with jax.enable_x64(True):
         for first in range(0, stop, size):
             start = min(first, table.capacity - size)
-            found = compiled(_nodes)((target, size), table.rows, np.int32(start), jnp.asarray(vector))
+            found = compiled(_nodes)((target, size), table.rows, np.int32(start), np.asarray(vector))
             parts.append([np.asarray(part)[first - start :] for part in found])
             count_rows(size)
     return Nodes(*(np.concatenate(part)[:stop] for part in zip(*parts, strict=True)))

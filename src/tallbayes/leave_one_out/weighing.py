@@ -27,7 +27,7 @@ from tallbayes.leave_one_out.rows import ChosenRows
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
-from tallbayes.programs.later import jax, jnp
+from tallbayes.programs.later import jax
 from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.watch import count_rows
 
@@ -136,7 +136,7 @@ def _square(matrix: Any, moves: Floats) -> Floats:
 def remainders(target: Target, rows: Any, mode: Floats, moves: Floats) -> Floats:
     """rho_i of some rows at draws, (rows, draws)."""
     with jax.enable_x64(True):
-        return np.asarray(compiled(_remainders)(target, rows, mode, jnp.asarray(moves)))
+        return np.asarray(compiled(_remainders)(target, rows, mode, moves))
 
 
 def _remainders(target: Target, rows: Any, mode: jax.Array, moves: jax.Array) -> jax.Array:

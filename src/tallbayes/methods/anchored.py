@@ -34,7 +34,7 @@ from tallbayes.sampler.levels import Problem, compile_ahead, make_problem
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
-from tallbayes.setup.balancing import BALANCED, MODE, likely_balanced
+from tallbayes.setup.balancing import BALANCED, MODE, Wish, likely_controlled
 from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
 from tallbayes.setup.quantities import touched_by
 from tallbayes.setup.tail_variances import tails_of
@@ -123,11 +123,11 @@ class Anchored:
         known = replace(gradient, batch_size=1) if slabs else gradient  # type: ignore[type-var]
         return Plan(target, known, self.dynamics, self.coupling, observables, precision, laplace=True, slabs=slabs)
 
-    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables) -> None:
+    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables, tolerance: float) -> None:
         """What does not fit in the end is compiled anew."""
         table, curvature = placed.table, curvature_of(placed.target, placed.start)
         plan = self.plan(placed.target, observables, placed.precision, table.num_rows, curvature is Curvature.NONE)
-        likely = self.anchor == BALANCED or (self.anchor is None and likely_balanced(placed.target, table.num_rows))
+        likely = likely_controlled(placed.target, table.num_rows, Wish(self.anchor, tolerance))
         if likely and curvature is Curvature.DENSE and follows(self.dynamics) and self.control is not False:
             plan = replace(plan, control=True)
         for task in compile_ahead(plan, table, curvature):

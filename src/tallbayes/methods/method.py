@@ -93,8 +93,9 @@ class Method(Protocol):
         """The program of its levels; `diagonal` where the Hessian is too large to be kept."""
         ...
 
-    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables) -> None:
-        """Begin to compile its programs while the mode is being searched."""
+    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables, tolerance: float) -> None:
+        """Begin to compile its programs while the mode is being searched; the tolerance is the finest, in posterior
+        sds."""
         ...
 
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:

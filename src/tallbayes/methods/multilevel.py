@@ -70,7 +70,7 @@ class Multilevel:
     def plan(self, target: Target, observables: Observables, precision: str, num_rows: int, diagonal: bool) -> Plan:
         return Plan(target, self.gradient_for(num_rows), self.dynamics, self.coupling, observables, precision)
 
-    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables) -> None:
+    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables, tolerance: float) -> None:
         """Nothing: its program is ready when the mode is."""
 
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:

@@ -71,8 +71,8 @@ class Randomised:
     def plan(self, target: Target, observables: Observables, precision: str, num_rows: int, diagonal: bool) -> Plan:
         return self.method.plan(target, observables, precision, num_rows, diagonal)
 
-    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables) -> None:
-        self.method.compile_ahead(executor, placed, observables)
+    def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables, tolerance: float) -> None:
+        self.method.compile_ahead(executor, placed, observables, tolerance)
 
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:
         return self.method.prepare(prepared, executor, folder, one_mode)

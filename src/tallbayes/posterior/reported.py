@@ -99,7 +99,7 @@ def reading_of(target: Target, units: Any) -> Reading | None:
             offset[curve.rows], straight = 0.0, ~np.isin(row, curve.rows)
             row, column, value = row[straight], column[straight], value[straight]
             places = curve.row, curve.scales, curve.correlations
-            told[curve.rows] = _curved(places, jnp.asarray(points[1]), curve.matrix)
+            told[curve.rows] = _curved_by_itself(places, points[1], curve.matrix)
     if not np.allclose(elsewhere, told, rtol=1e-9, atol=1e-9 * np.abs(value).max(initial=0.0)):
         return None
     entries = Entries(row.astype(np.int32), column.astype(np.int32), value)
@@ -176,6 +176,9 @@ def _curved(places: tuple[int, int, int], theta: jax.Array, matrix: Any) -> jax.
     own = {"scales0": theta[scales : scales + size]}
     own["correlations0"] = theta[correlations : correlations + size * (size - 1) // 2]
     return jnp.concatenate(scales_and_correlations(EffectTerm("", size), own, 0, matrix))
+
+
+_curved_by_itself = jax.jit(_curved, static_argnums=0)
 
 
 def _entries(target: Target, size: int, offset: Floats, units: Any) -> tuple[np.ndarray, np.ndarray, Floats]:

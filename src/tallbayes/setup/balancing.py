@@ -37,6 +37,8 @@ ROWS_A_VARIANCE = 64.0
 # many rows as that at the least, 64 paths a level and four rows a step.
 REPAID, LEAST_ROWS = 2.0, 30_000
 LIKELY_ROWS = 1_000
+# S in units of d^2 / N: 3 to 7 where it was measured, and far more where events are rare.
+LARGE_VARIANCE = 8.0
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,14 @@ def _balanced_or_not(
 def likely_balanced(target: Target, num_rows: int) -> bool:
     """Before there is an anchor: S is about 4 d^2 / N where columns are of one size, and the tolerance a hundredth."""
     return can_average(target) and num_rows < LIKELY_ROWS * target.dimension
+
+
+def likely_controlled(target: Target, num_rows: int, wish: Wish) -> bool:
+    """Whether paths will run about a balanced anchor: what is compiled ahead is compiled for one or the other."""
+    if wish.anchor is not None:
+        return wish.anchor == BALANCED
+    foreseen = ROWS_A_VARIANCE * LARGE_VARIANCE * target.dimension**2 / num_rows / wish.tolerance**2
+    return likely_balanced(target, num_rows) and foreseen > LEAST_ROWS
 
 
 def foresee_rows(target: Target, table: Table, anchor: Anchor, tolerance: float) -> tuple[float, int]:

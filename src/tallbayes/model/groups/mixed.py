@@ -41,7 +41,7 @@ from tallbayes.model.model import Model
 from tallbayes.model.priors.assigned import own_log_prior, runs_of
 from tallbayes.model.smooths import SmoothTerm
 from tallbayes.model.smooths import log_prior as smooth_prior
-from tallbayes.programs.later import jax, jnp
+from tallbayes.programs.later import jax, jitted, jnp
 
 # Of what their noise's scale is 1, rows say less of eta by its square.
 IN_UNITS_OF_NOISE = ("linear", "student_t")
@@ -136,15 +136,22 @@ def row_information(density: Callable[..., Any], extra: str | None, rows: Any) -
     some = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
     sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset") if name in rows}
 
+    with jax.enable_x64(True):
+        bends = _bends(density, extra, sample)
+    return max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
+
+
+@jitted(static_argnums=(0, 1))
+def _bends(density: Callable[..., Any], extra: str | None, sample: Any) -> jax.Array:
+    """-l'' of every row at the common linear predictor that fits best."""
+
     def value(eta: Any, row: Any) -> Any:
         return density(eta if extra is None else jnp.stack([eta, jnp.zeros_like(eta)]), row)
 
-    with jax.enable_x64(True):
-        grid = jnp.linspace(-GRID, GRID, 8 * GRID + 1)
-        totals = jax.vmap(lambda eta: jnp.mean(jax.vmap(lambda row: value(eta, row))(sample)))(grid)
-        eta = grid[jnp.argmax(jnp.where(jnp.isfinite(totals), totals, -jnp.inf))]
-        bends = jax.vmap(lambda row: -jax.grad(jax.grad(value))(eta, row))(sample)
-    return max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
+    grid = jnp.linspace(-GRID, GRID, 8 * GRID + 1)
+    totals = jax.vmap(lambda eta: jnp.mean(jax.vmap(lambda row: value(eta, row))(sample)))(grid)
+    eta = grid[jnp.argmax(jnp.where(jnp.isfinite(totals), totals, -jnp.inf))]
+    return jax.vmap(lambda row: -jax.grad(jax.grad(value))(eta, row))(sample)
 
 
 def _closed(model: Model, terms: tuple[EffectTerm, ...], extra: str | None) -> Callable[[Groups], Any] | None:
