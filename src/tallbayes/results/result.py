@@ -187,23 +187,26 @@ class Result:
         return sensitivity(self)
 
     def average_effect(
-        self, column: Any, high: Any, low: Any, *, by: Any = None, rows: Any = None, ratio: bool = False
+        self, column: Any, high: Any, low: Any, *, by: Any = None, ratio: bool = False, **options: Any
     ) -> AverageEffect | AverageEffects:
         """The mean response with `column` at `high` in every row, less that with it at `low`, on average over all rows
-        or those of `rows` (g-computation); `by` the levels of a column, as a `ratio` of the two if asked for."""
+        or those of `rows=` (g-computation); `by` the levels of a column, as a `ratio` of the two if asked for.
+
+        Rows have the effects of their own groups, or by groups="new" those of new ones on average. Of several classes
+        there is one for each; of a model of one's own it is of what `predict`, or `response=`, says of a row."""
         from tallbayes.results.averages.answers import average_effect
 
-        return average_effect(self, column, high, low, by=by, rows=rows, ratio=ratio)
+        return average_effect(self, column, high, low, by=by, ratio=ratio, **options)
 
-    def average_slope(self, column: Any, *, by: Any = None, rows: Any = None) -> AverageEffect | AverageEffects:
-        """The slope of the mean response in a column of numbers, on average over rows; see `average_effect`."""
+    def average_slope(self, column: Any, *, by: Any = None, **options: Any) -> AverageEffect | AverageEffects:
+        """The slope of the mean response in a column of numbers, on average; see `average_effect`."""
         from tallbayes.results.averages.answers import average_slope
 
-        return average_slope(self, column, by=by, rows=rows)
+        return average_slope(self, column, by=by, **options)
 
     def variance_partition(self) -> VariancePartition:
-        """Of a mixed model by a formula: the shares of variance of its factors (intraclass correlations) and of the
-        residual, on the scale of the linear predictor, each with an interval and errors."""
+        """Of a mixed model by a formula: shares of variance of its factors (intraclass correlations) and the residual,
+        on the scale of the linear predictor, each with an interval and errors."""
         from tallbayes.results.groups.partition import variance_partition
 
         return variance_partition(self)
@@ -220,8 +223,7 @@ class Result:
 
         Its sampling error, apart from it the Monte Carlo error, which is brought to `tolerance` of the first, and the
         rows that matter most. With `pointwise` every row's own is kept, with `out` written to a file, both in the order
-        of the source. Of a mixed model whole groups are left out.
-        """
+        of the source. Of a mixed model whole groups are left out."""
         from tallbayes.leave_one_out.loo import loo
 
         return loo(self, pointwise, out, tolerance, seed)
@@ -229,8 +231,7 @@ class Result:
     def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.
 
-        Two categories or groups of a column, compare("carrier", "EV", "UA"); two rows, as dicts; two parameters.
-        """
+        Two categories or groups of a column, compare("carrier", "EV", "UA"); two rows, as dicts; two parameters."""
         from tallbayes.results.comparisons import compare
 
         return compare(self, *things, probability=probability)
@@ -285,8 +286,8 @@ class Result:
         `sd` is always that of the expectation, with groups over theta and its effects together; of a new observation
         there are an `observation_sd` and, without groups, an equal-tailed `interval` (None for none), where the family
         tells its scatter. Rows have their numbers in the source, counted from 0, and columns that `keep` names. What is
-        missing, or a category that is not known (a group is a new one), stops a prediction; with missing="nan" or
-        unknown="nan" such rows are NaN, and counted in `unpredicted`.
+        missing, or a category that is not known (a group is a new one), stops it; with missing="nan" or unknown="nan"
+        such rows are NaN, and counted in `unpredicted`.
         """
         from tallbayes.results.predictions import predict
 
@@ -294,8 +295,7 @@ class Result:
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
 
     def draws(self, count: int = 1_000, *, seed: int = 0) -> PosteriorDraws:
-        """Independent draws of the parameters, with `.value` in theta's own structure and `.effects()` of groups; their
-        law is off by no more than `.bias`, in posterior sds."""
+        """Independent draws, `.value` in theta's structure and `.effects()` of groups; off by `.bias` sds at most."""
         from tallbayes.results.draws.drawn import draw
 
         return draw(self, count, seed=seed)
@@ -303,8 +303,8 @@ class Result:
     def simulate(
         self, rows: object = None, draws: int = 200, *, seed: int = 0, out: str | os.PathLike[str] | None = None
     ) -> Simulation | int:
-        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn, or
-        with `out` into a file, a column a draw; then the number of rows is returned."""
+        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn;
+        with `out` into a file, a column a draw, and the number of rows is returned."""
         from tallbayes.results.checks.simulation import simulate
 
         return simulate(self, rows, draws, seed=seed, out=out)
