@@ -25,7 +25,7 @@ from tallbayes.results.result import Result
 if TYPE_CHECKING:
     import pandas
 
-    from tallbayes.results.averages.asking import Asked
+    from tallbayes.results.averages.asking import AskedAverage
     from tallbayes.results.averages.ensemble import AveragedEnsemble, DrawnAverages
 
 # Rows times points at which averages are evaluated.
@@ -219,7 +219,9 @@ def _of_one_predictor(
     return AverageEffects(change.by, averaged.levels, effects, drawn, posterior)
 
 
-def _of_any_kind(result: Result, asked: Asked, by: Any, name: str, ratio: bool) -> AverageEffect | AverageEffects:
+def _of_any_kind(
+    result: Result, asked: AskedAverage, by: Any, name: str, ratio: bool
+) -> AverageEffect | AverageEffects:
     """Of every level and output, from one sample."""
     from tallbayes.results.averages.ensemble import Contrast, answered
     from tallbayes.results.averages.targets import averaged
@@ -250,7 +252,7 @@ def _of_any_kind(result: Result, asked: Asked, by: Any, name: str, ratio: bool) 
     )
 
 
-def _asked(result: Result, change: Change, rows: Any, manner: Manner) -> Asked | None:
+def _asked(result: Result, change: Change, rows: Any, manner: Manner) -> AskedAverage | None:
     """What is averaged of a row; None where the row's one linear predictor says it."""
     from tallbayes.results.averages.asking import by_formula
     from tallbayes.results.averages.own_sides import of_own_model

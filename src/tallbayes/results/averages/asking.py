@@ -21,9 +21,10 @@ from tallbayes.posterior.group_predictions import NEW_NODES, MixedOutcome, OfRow
 from tallbayes.posterior.predictor import FamilyResponse
 from tallbayes.programs.later import jax
 from tallbayes.results.averages.kinds import FamilyRow, Kind, NewGroupRow, OwnGroupRows
-from tallbayes.results.averages.sides import ChangedBatch, Change, ChangedRows, batches_of, sides_of
+from tallbayes.results.averages.sides import Change, ChangedBatch, ChangedRows, batches_of, sides_of
 from tallbayes.results.draws.drawn import known_groups
 from tallbayes.results.groups.predictions import Mixed
+from tallbayes.results.own_rows import require_known
 from tallbayes.results.result import Result
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ OWN, NEW = "own", "new"
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedAverage:
     """A kind with its rows; `outputs` names what it says of one where that is several things, `known` are the groups
     that rows belong to, and `unit` is a new group where there is one without rows."""
 
@@ -67,7 +68,7 @@ def require_choice(groups: str, has_groups: bool) -> None:
         raise InputError(explain("a mixed model for groups='new'", "a model without groups", "leave it out"))
 
 
-def by_formula(result: Result, family: Family, change: Change, rows: Any, groups: str) -> Asked | None:
+def by_formula(result: Result, family: Family, change: Change, rows: Any, groups: str) -> AskedAverage | None:
     """Of a family; None of one that has one predictor a row and no groups, and is averaged by that."""
     encoding = result.encoding
     has_groups = bool(result.factors) or "groups" in (encoding or {})
@@ -77,7 +78,7 @@ def by_formula(result: Result, family: Family, change: Change, rows: Any, groups
     return _of_classes(result, family, change, rows) if family.by_class else None
 
 
-def _of_classes(result: Result, family: Family, change: Change, rows: Any) -> Asked:
+def _of_classes(result: Result, family: Family, change: Change, rows: Any) -> AskedAverage:
     regression = result.regression
     assert regression is not None
     layout = Layout(regression.heads, regression.intercept, regression.extras)
@@ -89,10 +90,10 @@ def _of_classes(result: Result, family: Family, change: Change, rows: Any) -> As
             own = {"x": np.moveaxis(sides.x, 0, 1), "offset": np.moveaxis(sides.offsets, 0, 1)}
             yield ChangedRows(own, sides.weights, sides.divisors, sides.levels)
 
-    return Asked(FamilyRow(FamilyResponse(Wanted(family.name), layout)), batches, names)
+    return AskedAverage(FamilyRow(FamilyResponse(Wanted(family.name), layout)), batches, names)
 
 
-def _mixed(result: Result, change: Change, rows: Any, groups: str) -> Asked:
+def _mixed(result: Result, change: Change, rows: Any, groups: str) -> AskedAverage:
     if result.encoding is None:
         hint = "a formula, or predict= of a model of your own"
         raise InputError(explain("a mixed model by a formula", "a family with groups on arrays", hint))
@@ -103,12 +104,12 @@ def _mixed(result: Result, change: Change, rows: Any, groups: str) -> Asked:
     if groups == NEW:
         alone = outcome._replace(new_group=True, nodes=NEW_NODES)
         kind = NewGroupRow(OfRows(mixed.space, alone, None), 1)
-        return Asked(kind, lambda: (_of_new_groups(mixed, each) for each in batches_of(result, change, rows)))
+        return AskedAverage(kind, lambda: (_of_new_groups(mixed, each) for each in batches_of(result, change, rows)))
     known = known_groups(result)
     integral = known.integral
     if CATALOGUE[mixed.family].link == "identity" and hasattr(integral, "is_crossed"):
         integral = replace(integral, nodes=EXACT_NODES)
-    return Asked(
+    return AskedAverage(
         OwnGroupRows(mixed.space, outcome, integral),
         lambda: (_of_own_groups(mixed, known, each) for each in batches_of(result, change, rows)),
         known=known,
@@ -133,11 +134,3 @@ def _of_own_groups(mixed: Mixed, known: KnownGroups, batch: ChangedBatch) -> Cha
     for term, own in zip(mixed.terms, [codes, *(rows[f"level{k}"] for k in range(1, len(mixed.terms)))], strict=True):
         require_known(term.by, own)
     return ChangedRows(rows, batch.weights, batch.divisors, batch.levels, known.places(codes))
-
-
-def require_known(by: str, codes: np.ndarray) -> None:
-    """Refuse rows of groups that the fit has not seen: they share effects of which nothing is known."""
-    if np.any(codes < 0):
-        got = f"{int(np.sum(np.any(codes.reshape(len(codes), -1) < 0, axis=1))):,} rows of others in a batch"
-        hint = "groups='new' for the average over new groups, or those rows left out"
-        raise InputError(explain(f"rows of groups of {by!r} that were fitted", got, hint))

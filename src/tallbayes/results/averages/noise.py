@@ -1,4 +1,4 @@
-"""EffectNoise: what of an average is unknown even given theta, which is the effects of the groups that its rows belong to.
+"""Noise: what of an average is unknown even given theta, which is the effects of the groups that its rows belong to.
 
     T = m(theta) + s(theta) xi,     E T = E m,     Var T = Var m + E s^2
 

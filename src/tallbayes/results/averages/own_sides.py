@@ -6,7 +6,7 @@ as the fit holds them, or as they are given, with the column of the group among 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,29 +14,23 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.groups.known import KnownGroups
 from tallbayes.groups.placing import new_unit
-from tallbayes.groups.units import rows_that_count
-from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.space import shaped
 from tallbayes.moments import Floats
 from tallbayes.posterior.group_predictions import OWN_NEW_NODES, OfRows, OwnOutcome
 from tallbayes.programs.identity import output_of
 from tallbayes.programs.later import jax
-from tallbayes.results.averages.asking import NEW, Asked, require_choice, require_known
+from tallbayes.results.averages.asking import NEW, AskedAverage, require_choice
 from tallbayes.results.averages.kinds import NewGroupRow, OwnGroupRows, OwnRow
 from tallbayes.results.averages.sides import WEIGHT, Change, ChangedRows, reach_of
-from tallbayes.results.fitted import fitted_of, kept_posterior
-from tallbayes.results.groups.predictions import known_of, own_groups_like
+from tallbayes.results.fitted import kept_posterior
+from tallbayes.results.groups.predictions import known_of
+from tallbayes.results.own_rows import Rows, RowsInParts, rows_in_parts
 from tallbayes.results.result import Result
-from tallbayes.rows.columns import BATCH_ROWS
 from tallbayes.structure import Structure
 
-Rows = dict[str, Any]
-Parts = Callable[[], Iterator[tuple[Rows, np.ndarray | None]]]
 
-
-def of_own_model(result: Result, change: Change, rows: Any, groups: str, response: Any) -> Asked:
+def of_own_model(result: Result, change: Change, rows: Any, groups: str, response: Any) -> AskedAverage:
     """What is asked of it; a function that is given stands in for `predict`."""
     live = kept_posterior(result).live
     if live is None:
@@ -52,12 +46,12 @@ def of_own_model(result: Result, change: Change, rows: Any, groups: str, respons
         raise InputError(explain("a model that says what to expect of a row", got, hint))
     require_choice(groups, has_groups)
     known = known_of(result) if has_groups else None
-    parts = _parts(result, rows, known)
+    parts = rows_in_parts(result, rows, known)
     integral = None if known is None else known.integral
     batches = partial(_changed, change, parts)
     names = _outputs(function, target, next(batches(), None), integral)
     if integral is None and not has_groups:
-        return Asked(OwnRow(target.space, function), batches, names)
+        return AskedAverage(OwnRow(target.space, function), batches, names)
     if known is None or integral is None:
         got = "a result that has their rows no longer"
         raise InputError(explain("a result with its groups and their rows", got, "the process that fitted it"))
@@ -66,8 +60,10 @@ def of_own_model(result: Result, change: Change, rows: Any, groups: str, respons
         wider = replace(integral, nodes=max(integral.nodes, OWN_NEW_NODES[integral.groups.size]))
         kind = NewGroupRow(OfRows(target.space, OwnOutcome(function, wider), wider), outputs)
         unit = new_unit(target, kept_posterior(result).anchor.mode, known.units["rows"])
-        return Asked(kind, batches, names, unit=unit)
-    return Asked(OwnGroupRows(target.space, OwnOutcome(function, integral), integral), batches, names, known=known)
+        return AskedAverage(kind, batches, names, unit=unit)
+    return AskedAverage(
+        OwnGroupRows(target.space, OwnOutcome(function, integral), integral), batches, names, known=known
+    )
 
 
 def _outputs(function: Any, target: Any, batch: ChangedRows | None, integral: Any) -> tuple[Any, ...] | None:
@@ -83,72 +79,11 @@ def _outputs(function: Any, target: Any, batch: ChangedRows | None, integral: An
     return tuple(label.removeprefix(".") for label in structure.labels(""))
 
 
-def _parts(result: Result, rows: Any, known: KnownGroups | None) -> Parts:
-    """Rows in parts, with the places of their groups."""
-    if rows is not None:
-        return lambda: _given(rows, known)
-    if known is not None:
-        return lambda: _of_units(known)
-    return lambda: _of_table(result)
-
-
-def _require_dict(rows: Any) -> Rows:
-    if not isinstance(rows, Mapping):
-        hint = 'rows={"x": x, "y": y}, whose functions then read row["x"]'
-        raise InputError(explain("rows that are a dict of arrays, to change one by its name", "others", hint))
-    return dict(rows)
-
-
-def _given(rows: Any, known: KnownGroups | None) -> Iterator[tuple[Rows, np.ndarray | None]]:
-    own = {name: np.asarray(each) for name, each in _require_dict(rows).items()}
-    places = None
-    if known is not None:
-        by = known.integral.groups.by
-        if by not in own:
-            raise InputError(explain(f"rows with the column {by!r}", f"{sorted(map(str, own))}", "add it"))
-        column = own_groups_like(own.pop(by), known.levels)
-        places = known.places(column)
-        require_known(by, places)
-        own[by] = column
-    count = len(jax.tree.leaves(own)[0])
-    for start in range(0, count, BATCH_ROWS):
-        part = slice(start, start + BATCH_ROWS)
-        yield {name: each[part] for name, each in own.items()}, None if places is None else places[part]
-
-
-def _of_table(result: Result) -> Iterator[tuple[Rows, np.ndarray | None]]:
-    table = fitted_of(result).table
-    rows = _require_dict(table.rows)
-    for start in range(0, table.num_rows, BATCH_ROWS):
-        part = slice(start, min(start + BATCH_ROWS, table.num_rows))
-        yield jax.tree.map(lambda leaf, part=part: np.asarray(leaf[part]), rows), None
-
-
-def _of_units(known: KnownGroups) -> Iterator[tuple[Rows, np.ndarray | None]]:
-    units, size = known.units, 1
-    if "rows" not in units:
-        raise InputError(explain("rows of groups", "sums over them alone", "rows=, those that were fitted"))
-    count, length = jax.tree.leaves(units["rows"])[0].shape[:2]
-    size = max(1, BATCH_ROWS // length)
-    names = np.empty(known.units["group"].size, known.levels.dtype)
-    names[known.order] = known.levels
-    for start in range(0, count, size):
-        part = slice(start, min(start + size, count))
-        inside = rows_that_count(units, part)
-        own = {name: np.asarray(leaf[part])[inside] for name, leaf in _require_dict(units["rows"]).items()}
-        at = np.arange(part.start, part.stop)[:, None]
-        if is_bundle(units):
-            strips = np.asarray(units["strip"])[part]
-            at = at * units["group"].shape[1] + np.repeat(strips, length // strips.shape[1], axis=1)
-        places = np.broadcast_to(at, inside.shape)[inside]
-        yield own | {known.integral.groups.by: names[places]}, places
-
-
-def _changed(change: Change, parts: Parts) -> Iterator[ChangedRows]:
+def _changed(change: Change, parts: RowsInParts) -> Iterator[ChangedRows]:
     reach = None
     if change.is_slope:
-        reach = reach_of(change.column, (_numbers(rows, change.column) for rows, _ in parts()))
-    for rows, places in parts():
+        reach = reach_of(change.column, (_numbers(rows, change.column) for rows, *_ in parts()))
+    for rows, places, _ in parts():
         weights = rows.pop(WEIGHT, None)
         count = len(jax.tree.leaves(rows)[0])
         own = _numbers(rows, change.column) if reach is not None else np.zeros(count)

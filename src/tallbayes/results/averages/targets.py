@@ -11,7 +11,7 @@ import numpy as np
 
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
-from tallbayes.results.averages.asking import Asked
+from tallbayes.results.averages.asking import AskedAverage
 from tallbayes.results.averages.ensemble import PAIRS, PATHS_READ, Contrast, DrawnAverages, Points, points_of
 from tallbayes.results.averages.noise import EffectNoise
 from tallbayes.results.averages.sums import GROUPS
@@ -26,7 +26,7 @@ FEWEST_PAIRS, FEWEST_PATHS, FEWEST_DRAWS = 512, 256, 2048
 MOST_TARGETS, MOST_JOINT = 64, 16
 
 
-class Answer(NamedTuple):
+class TargetAnswer(NamedTuple):
     """One for every level and output: which these are, over how many rows, and T at all points."""
 
     level: Any
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
     drawn: DrawnAverages
 
 
-def averaged(asked: Asked, posterior: Posterior, contrast: Contrast, num_rows: int) -> list[Answer]:
+def averaged(asked: AskedAverage, posterior: Posterior, contrast: Contrast, num_rows: int) -> list[TargetAnswer]:
     """In the order of levels, then of outputs; rows without groups are about so many."""
     outputs = 1 if asked.outputs is None else len(asked.outputs)
     levels = RowLevels(max((MOST_JOINT if asked.kind.varies else MOST_TARGETS) // outputs, 1))
@@ -67,7 +67,7 @@ def averaged(asked: Asked, posterior: Posterior, contrast: Contrast, num_rows: i
     order = sorted(levels.names, key=lambda name: (str(type(name)), name))
     names: Any = asked.outputs or (None,)
     return [
-        Answer(level, output, levels.rows[place], found[place * outputs + k])
+        TargetAnswer(level, output, levels.rows[place], found[place * outputs + k])
         for level in order
         for place in (levels.names[level],)
         for k, output in enumerate(names)
@@ -87,7 +87,7 @@ def _points(posterior: Posterior, work: float) -> Points:
     return points_of(posterior, some(FEWEST_PAIRS, PAIRS), (some(FEWEST_PATHS, PATHS_READ), draws))
 
 
-def _single_rows(asked: Asked, levels: RowLevels) -> Iterator[Units]:
+def _single_rows(asked: AskedAverage, levels: RowLevels) -> Iterator[Units]:
     levels.forget_rows()
     return single_rows(asked.batches(), levels)
 

@@ -44,8 +44,7 @@ class ResponseDrawer:
     def of(cls, result: Result, draws: PosteriorDraws, rows: Any) -> ResponseDrawer:
         regression = result.regression
         if regression is None or regression.family not in CATALOGUE:
-            got, hint = "a model of one's own", "result.draws(), and a response of your own for each of them"
-            raise InputError(explain("a family of tb.families, or a formula", got, hint))
+            raise InputError(explain("a family of tb.families, or a formula", "another model", "simulate= of tb.Model"))
         mixed, layout, points = mixed_of(result), layout_of(result, rows), draws.points
         extra: Any = regression.noise_scale
         if mixed is not None:
