@@ -140,8 +140,8 @@ def mixed_draws() -> tuple[Any, dict[str, np.ndarray]]:
     schools = np.repeat(np.arange(small_schools.SCHOOLS), small_schools.PUPILS)
     x, parts = small_schools.rows()["x"], []
     nodes, weights = np.polynomial.hermite_e.hermegauss(31)
-    for batch in range(16):
-        drawn = small_schools.drawn(60_000, seed=100 + batch)
+    for batch in range(4):
+        drawn = small_schools.drawn(40_000, seed=100 + batch)
 
         def mean(x: float, own: np.ndarray, drawn: Any = drawn) -> np.ndarray:
             return np.mean(1 / (1 + np.exp(-drawn.eta(x, own))), axis=1)
