@@ -284,3 +284,33 @@ def test_a_model_of_ones_own_has_groups() -> None:
     assert abs(by[0].lower.value - lower) < FAR * by[0].lower.error + 1e-3
     new = result.average_effect("dose", 2.0, 0.0, groups="new")
     assert close(new, 2 * np.eye(len(mean))[0])
+
+
+@pytest.mark.slow
+def test_crossed_groups_and_slopes_that_vary() -> None:
+    """Of a linear model an effect is the slope and the mean of the schools' own, by their rows; and classes of the
+    other factor, which are parameters, drop out. Of new schools it is the slope alone."""
+    rng = np.random.default_rng(6)
+    school, year, x = rng.integers(0, 10, 240), rng.integers(0, 5, 240), rng.normal(size=240)
+    slopes = 0.8 + 0.6 * rng.normal(size=10)
+    y = slopes[school] * x + rng.normal(size=5)[year] + 0.5 * rng.normal(size=240)
+    table = {"y": y, "x": x, "school": [f"s{each}" for each in school], "year": [f"y{each}" for each in year]}
+    formula = "y ~ x + (1 + x | school) + (1 | year)"
+    result = tb.fit(formula, table, "linear", tolerance=0.2, family_options={"noise_scale": 0.5})
+    effects, mean = result.effects("school"), result["mean"].value["x"]
+    share = effects.counts / effects.counts.sum()
+    own = mean + share @ effects.mean[:, effects.names.index("x")]
+    allowed = result["mean"].flat_error.max() + share @ effects.mean_error[:, effects.names.index("x")]
+    found = result.average_effect("x", 2.0, 0.0)
+    assert abs(found.mean.value - 2 * own) < FAR * (found.mean.error + 2 * allowed)
+    new = result.average_effect("x", 2.0, 0.0, groups="new")
+    assert abs(new.mean.value - 2 * mean) < FAR * (new.mean.error + 2 * result["mean"].flat_error.max())
+    assert new.sd.value > 2 * found.sd.value
+    assert abs(found.mean.value - 2 * mean) > FAR * found.mean.error
+
+
+@pytest.mark.slow
+def test_paths_say_the_same_of_own_groups(brute: Drawn) -> None:
+    found = fitted(method=tb.Anchored()).average_effect("x", 1.0, -3.0, rows=part([3]))
+    high, low = both(brute, np.array([3]), -3.0)
+    assert departure(found, high - low, brute.weight) < FAR
