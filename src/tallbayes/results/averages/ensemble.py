@@ -325,8 +325,9 @@ def _estimates(drawn: DrawnAverages, posterior: Posterior, place: int) -> tuple[
     spread = Estimate(**fields)
     if weighted is None and len(gaussian):
         if noise is not None:
+            both = gaussian, drawn.value + _line_at(drawn, posterior)
             straight = ReportedLine(drawn.direction, drawn.value - float(drawn.direction @ posterior.anchor.mode))
-            return mean, spread, ends_of_paths(posterior, straight, noise, gaussian, mean, spread)
+            return mean, spread, ends_of_paths(posterior, straight, noise, both, mean, spread)
         return mean, spread, _ends_by_line(drawn, posterior, gaussian, mean)
     structure = Structure.leaf((2,))
     known = None if sides is None else partial(_least_below, posterior, sides)

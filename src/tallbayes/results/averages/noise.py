@@ -122,17 +122,36 @@ def ends_of_draws(
     return replace(found, flat_standard_error=np.hypot(found.flat_standard_error, scatter))
 
 
+def _standardised(draws: Floats) -> Floats:
+    return np.asarray((np.quantile(draws, ENDS) - draws.mean()) / draws.std())
+
+
+def _shape(gaussian: Floats, normal: Floats, noise: NoiseAt) -> tuple[Floats, Floats]:
+    """Quantiles of T under the Gaussian in its sds, by how far they are from those of a `normal` T at the same draws;
+    and the error of that."""
+    draws = _replicated(gaussian, noise.gaussian, 0)
+    others = _replicated(normal, np.full_like(normal, noise.centre), 0)
+    pairs = zip(np.array_split(draws, BATCHES), np.array_split(others, BATCHES), strict=True)
+    parts = [_standardised(a) - _standardised(b) for a, b in pairs]
+    scatter = np.std(parts, axis=0, ddof=1) / np.sqrt(BATCHES)
+    return Z + _standardised(draws) - _standardised(others), scatter
+
+
 def ends_of_paths(
-    posterior: Posterior, line: ReportedLine, noise: NoiseAt, gaussian: Floats, mean: Estimate, sd: Estimate
+    posterior: Posterior,
+    line: ReportedLine,
+    noise: NoiseAt,
+    gaussian: tuple[Floats, Floats],
+    mean: Estimate,
+    sd: Estimate,
 ) -> Estimate:
-    """Of a ladder's paths, whose line is known sharply."""
+    """Of a ladder's paths, whose line is known sharply; `gaussian` are T and its line at the Gaussian's draws."""
     straight, (centre, spread) = posterior.line_quantiles(line, ENDS, "ends"), posterior.line_moments(line)
-    draws, scatter = _of_gaussian(gaussian, noise)
-    shape = (np.quantile(draws, ENDS) - draws.mean()) / draws.std()
+    shape, scatter = _shape(*gaussian, noise)
     width, own = float(sd.flat_value[0]), float(spread.flat_value[0])
     skew = (straight.flat_value - float(centre.flat_value[0]) - Z * own) * (own / width) ** 2
     error = (straight.flat_standard_error + np.abs(Z) * spread.flat_standard_error) * (own / width) ** 2
-    parts = mean.flat_standard_error, shape * sd.flat_standard_error, width / draws.std() * scatter, error
+    parts = mean.flat_standard_error, shape * sd.flat_standard_error, width * scatter, error
     bias = mean.flat_bias_bound + np.abs(shape) * sd.flat_bias_bound
     return replace(
         straight,

@@ -19,9 +19,9 @@ from tallbayes.results.averages.totals import Averager, Pass, UnitSums
 from tallbayes.results.averages.units import DealtRows, RowLevels, Units, single_rows
 
 # Rows, or rows times nodes, times points at which they are evaluated.
-MOST_EVALUATIONS = 2**27
-# Pairs of the Gaussian's draws, paths a level, and draws with weights: the fewest.
-FEWEST_PAIRS, FEWEST_PATHS, FEWEST_DRAWS = 512, 256, 2048
+MOST_EVALUATIONS = 2**28
+# Pairs of the Gaussian's draws beside paths, and beside draws with weights; paths a level, and such draws: the fewest.
+FEWEST_PAIRS, FEWEST_PATHS, FEWEST_DRAWS = (64, 512), 32, 512
 # Of targets, whose covariance given theta is found where groups have effects of their own.
 MOST_TARGETS, MOST_JOINT = 64, 16
 
@@ -84,7 +84,8 @@ def _points(posterior: Posterior, work: float) -> Points:
         return int(np.clip(share * most, min(fewest, most), most))
 
     draws = some(FEWEST_DRAWS, len(posterior.points[0]))
-    return points_of(posterior, some(FEWEST_PAIRS, PAIRS), (some(FEWEST_PATHS, PATHS_READ), draws))
+    pairs = some(FEWEST_PAIRS[posterior.weighted is not None], PAIRS)
+    return points_of(posterior, pairs, (some(FEWEST_PATHS, PATHS_READ), draws))
 
 
 def _single_rows(asked: AskedAverage, levels: RowLevels) -> Iterator[Units]:

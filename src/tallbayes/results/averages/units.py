@@ -105,7 +105,7 @@ class DealtRows:
     """Rows in buckets by their group, to be gone through as often as one likes."""
 
     def __init__(self, batches: Iterator[ChangedRows], levels: RowLevels, groups: int) -> None:
-        self.count = max(1, min(BUCKETS, groups // 4))
+        self.count = max(1, min(BUCKETS, groups))
         self.buckets = [tempfile.SpooledTemporaryFile(IN_MEMORY) for _ in range(self.count)]  # noqa: SIM115
         weakref.finalize(self, _close, self.buckets)
         self.kind, self.shape = np.dtype([]), None
