@@ -241,7 +241,7 @@ def watch():
         time.sleep(0.01)
 
 threading.Thread(target=watch, daemon=True).start()
-result = tb.fit("y ~ x1 + x2 + (1 | g)", tb.open_table(sys.argv[1]), "logistic", tolerance=0.1)
+result = tb.fit("y ~ x1 + x2 + (1 | g)", tb.open_table(sys.argv[1]), sys.argv[2], tolerance=0.1)
 told = {"of the fit": round(largest), "status": result.status.name}
 asked = {"own": {}, "new": {"groups": "new"}}
 for name, options in asked.items():
@@ -257,19 +257,20 @@ print(json.dumps(told))
 """
 
 
-def memory(told: dict[str, Any], counts: list[int], folder: Path | None) -> None:
+def memory(told: dict[str, Any], family: str, counts: list[int], folder: Path | None) -> None:
     from mixed_scale import write_rows
     from processes import HIDDEN
 
     environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
     for count in counts:
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            table = write_rows(Path(place), "logistic", count)
-            command = [sys.executable, "-c", MEMORY, str(table)]
+            table = write_rows(Path(place), family, count)
+            command = [sys.executable, "-c", MEMORY, str(table), family]
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)
-        told[f"memory of {count} rows"] = json.loads(done.stdout.splitlines()[-1])
+        name = f"memory: {family}, {count} rows"
+        told[name] = json.loads(done.stdout.splitlines()[-1])
         RESULTS.write_text(json.dumps(told, indent=2) + "\n")
-        print(count, json.dumps(told[f"memory of {count} rows"]), flush=True)
+        print(name, json.dumps(told[name]), flush=True)
 
 
 def main() -> None:
@@ -278,12 +279,14 @@ def main() -> None:
     parser.add_argument("--path-seeds", type=int, default=200)
     parser.add_argument("--problems", nargs="*", default=[*PROBLEMS, "mixed"])
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--families", nargs="*", default=["linear", "logistic"])
     parser.add_argument("--rows", nargs="*", type=int, default=[10**6, 10**7])
     parser.add_argument("--folder", type=Path, help="for tables; default the temporary folder")
     options = parser.parse_args()
     told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if options.memory:
-        memory(told, options.rows, options.folder)
+        for family in options.families:
+            memory(told, family, options.rows, options.folder)
         return
     if "mixed" in options.problems:
         mixed_coverage(told, options.seeds, options.path_seeds)

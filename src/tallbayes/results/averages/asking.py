@@ -101,13 +101,14 @@ def _mixed(result: Result, change: Change, rows: Any, groups: str) -> AskedAvera
 
     mixed = Mixed.of(result, Encoding.from_plain(result.encoding))
     outcome = MixedOutcome(Wanted(mixed.family), mixed.terms, mixed.extra, mixed.noise)
+    is_linear = CATALOGUE[mixed.family].link == "identity"
     if groups == NEW:
-        alone = outcome._replace(new_group=True, nodes=NEW_NODES)
+        alone = outcome._replace(new_group=True, nodes=EXACT_NODES if is_linear else NEW_NODES)
         kind = NewGroupRow(OfRows(mixed.space, alone, None), 1)
         return AskedAverage(kind, lambda: (_of_new_groups(mixed, each) for each in batches_of(result, change, rows)))
     known = known_groups(result)
     integral = known.integral
-    if CATALOGUE[mixed.family].link == "identity" and hasattr(integral, "is_crossed"):
+    if is_linear and hasattr(integral, "is_crossed"):
         integral = replace(integral, nodes=EXACT_NODES)
     return AskedAverage(
         OwnGroupRows(mixed.space, outcome, integral),
