@@ -1,17 +1,26 @@
 """Coverage of the errors of sensitivities and of average effects, over many seeds, against exact answers.
 
-    python benchmarks/workflow_answers.py                    both problems, by weights and by paths
+    python benchmarks/workflow_answers.py                    all problems, by weights and by paths
     python benchmarks/workflow_answers.py --seeds 20
+    python benchmarks/workflow_answers.py --memory           of average effects of a mixed model, 10^6 and 10^7 rows
 
-Logistic, 300 x 5, and Poisson, 300 x 4 with an offset; exact answers are those of a million draws with weights.
-`coverage` is the share of numbers within value +- 1.96 error, `rms` the root mean square of errors in stated ones, by
-kind of number.
+Logistic, 300 x 5, Poisson, 300 x 4 with an offset, and a mixed logistic regression of 14 groups of ten rows, whose
+effects are those of each row's own group, of new ones, and by halves of the groups; exact answers are those of a
+million draws with weights. `coverage` is the share of numbers within value +- 1.96 error, `rms` the root mean square of
+errors in stated ones, by kind of number.
+
+Memory is the largest that is anonymous (RssAnon, looked at every 10 ms) before and during each answer, and VmHWM, in
+MB, in a fresh process each, of tables on disk as in mixed_scale.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,14 +132,165 @@ def summarised(scores: dict[str, list[np.ndarray]]) -> dict[str, Any]:
     return told
 
 
+def mixed_draws() -> tuple[Any, dict[str, np.ndarray]]:
+    """The small schools of the tests, and effects at draws of their posterior."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    import small_schools
+
+    schools = np.repeat(np.arange(small_schools.SCHOOLS), small_schools.PUPILS)
+    x, parts = small_schools.rows()["x"], []
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    for batch in range(4):
+        drawn = small_schools.drawn(40_000, seed=100 + batch)
+
+        def mean(x: float, own: np.ndarray, drawn: Any = drawn) -> np.ndarray:
+            return np.mean(1 / (1 + np.exp(-drawn.eta(x, own))), axis=1)
+
+        level, slope, tau = drawn.theta.T[:, :, None]
+        high, low = (1 / (1 + np.exp(-(level + slope * v + tau * nodes))) @ (weights / weights.sum()) for v in (1, 0))
+        slopes = np.zeros(len(drawn.weight))
+        for each, school in zip(x, schools, strict=True):
+            p = 1 / (1 + np.exp(-drawn.eta(each, np.array([school]))[:, 0]))
+            slopes += p * (1 - p) * drawn.theta[:, 1] / len(x)
+        one = np.arange(3, 4)
+        parts.append(
+            {
+                "own": mean(1.0, schools) - mean(0.0, schools),
+                "ratio": mean(1.0, schools) / mean(0.0, schools),
+                "slope": slopes,
+                "new": high - low,
+                "one school": mean(1.0, one) - mean(-3.0, one),
+                "weight": drawn.weight,
+            }
+        )
+    return small_schools, {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
+
+
+def mixed_exact() -> tuple[Any, dict[str, np.ndarray]]:
+    """Mean, sd and ends."""
+    schools, drawn = mixed_draws()
+    w, told = drawn.pop("weight"), {}
+    w = w / w.sum()
+    for label, values in drawn.items():
+        centre, order = w @ values, np.argsort(values)
+        ends = np.interp([0.025, 0.975], np.cumsum(w[order]), values[order])
+        told[label] = np.array([centre, np.sqrt(w @ (values - centre) ** 2), *ends])
+    return schools, told
+
+
+def mixed_answers(schools: Any, seed: int, method: Any, dropped: bool = False) -> dict[str, tuple[Any, Any]]:
+    """Values and errors; a control has forgotten what is unknown of effects given theta."""
+    result = schools.fitted(seed=seed, method=method)
+    table = schools.rows()
+    inside = np.repeat(np.arange(schools.SCHOOLS), schools.PUPILS) == 3
+    third = {name: list(np.asarray(each)[inside]) for name, each in table.items()}
+    if dropped:
+        from tallbayes.results.averages import targets
+
+        found = targets._drawn
+        targets._drawn = lambda *given: [_without_noise(each) for each in found(*given)]
+    try:
+        asked = {"one school": result.average_effect("x", 1.0, -3.0, rows=third)}
+        if not dropped:
+            asked |= {
+                "own": result.average_effect("x", 1.0, 0.0),
+                "ratio": result.average_effect("x", 1.0, 0.0, ratio=True),
+                "slope": result.average_slope("x"),
+                "new": result.average_effect("x", 1.0, 0.0, groups="new"),
+            }
+    finally:
+        if dropped:
+            targets._drawn = found
+    return {label: (each.values, each.errors) for label, each in asked.items()}
+
+
+def _without_noise(drawn: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(drawn, noise=None)
+
+
+def mixed_coverage(told: dict[str, Any], seeds: int, path_seeds: int) -> None:
+    schools, truth = mixed_exact()
+    runs = ("weights", None, seeds, False), ("paths", tb.Anchored(), path_seeds, False), ("control", None, 10, True)
+    for how, method, count, dropped in runs:
+        scores: dict[str, list[np.ndarray]] = {}
+        for seed in range(count):
+            for label, (values, errors) in mixed_answers(schools, seed, method, dropped).items():
+                scores.setdefault(label, []).append((values - truth[label]) / errors)
+            if (seed + 1) % 10 == 0 or seed + 1 == count:
+                told[f"mixed by {how}"] = {"seeds": seed + 1, **summarised(scores)}
+                RESULTS.write_text(json.dumps(told, indent=2) + "\n")
+        print("mixed", how, json.dumps(told.get(f"mixed by {how}"), indent=1), flush=True)
+
+
+MEMORY = """
+import json, sys, threading, time
+import tallbayes as tb
+
+largest, running = 0.0, True
+
+def status(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name)) / 1024
+
+def watch():
+    global largest
+    while running:
+        largest = max(largest, status("RssAnon"))
+        time.sleep(0.01)
+
+threading.Thread(target=watch, daemon=True).start()
+result = tb.fit("y ~ x1 + x2 + (1 | g)", tb.open_table(sys.argv[1]), sys.argv[2], tolerance=0.1)
+told = {"of the fit": round(largest), "status": result.status.name}
+asked = {"own": {}, "new": {"groups": "new"}}
+for name, options in asked.items():
+    before, spent = status("RssAnon"), time.process_time()
+    largest = 0.0
+    found = result.average_effect("x1", 1.0, 0.0, **options)
+    told[name] = {
+        "before": round(before), "largest": round(largest), "processor_seconds": round(time.process_time() - spent, 1),
+        "mean": found.mean.value, "sd": found.sd.value, "errors": found.errors.tolist(), "rows": found.rows,
+    }
+told["resident"] = round(status("VmHWM"))
+print(json.dumps(told))
+"""
+
+
+def memory(told: dict[str, Any], family: str, counts: list[int], folder: Path | None) -> None:
+    from mixed_scale import write_rows
+    from processes import HIDDEN
+
+    environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+    for count in counts:
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            table = write_rows(Path(place), family, count)
+            command = [sys.executable, "-c", MEMORY, str(table), family]
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)
+        name = f"memory: {family}, {count} rows"
+        told[name] = json.loads(done.stdout.splitlines()[-1])
+        RESULTS.write_text(json.dumps(told, indent=2) + "\n")
+        print(name, json.dumps(told[name]), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--path-seeds", type=int, default=200)
-    parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
+    parser.add_argument("--problems", nargs="*", default=[*PROBLEMS, "mixed"])
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--families", nargs="*", default=["linear", "logistic"])
+    parser.add_argument("--rows", nargs="*", type=int, default=[10**6, 10**7])
+    parser.add_argument("--folder", type=Path, help="for tables; default the temporary folder")
     options = parser.parse_args()
     told = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in options.problems:
+    if options.memory:
+        for family in options.families:
+            memory(told, family, options.rows, options.folder)
+        return
+    if "mixed" in options.problems:
+        mixed_coverage(told, options.seeds, options.path_seeds)
+    for name in (each for each in options.problems if each in PROBLEMS):
         truth = exact(name)
         for how, method, seeds in (("weights", None, options.seeds), ("paths", tb.Anchored(), options.path_seeds)):
             scores: dict[str, list[np.ndarray]] = {}

@@ -93,3 +93,48 @@ def grid() -> Grid:
         shares.append(np.exp(terms - most) / sums)
     weight = np.exp(log_total - log_total.max())
     return Grid(theta, weight / weight.sum(), z, np.stack(shares))
+
+
+class Drawn(NamedTuple):
+    """Draws of theta (K, 3) and of all z (K, schools), with weights that add up to one."""
+
+    theta: np.ndarray
+    z: np.ndarray
+    weight: np.ndarray
+
+    def eta(self, x: float, schools: np.ndarray) -> np.ndarray:
+        """Of rows of some schools, (K, rows)."""
+        level, slope, tau = self.theta.T[:, :, None]
+        return np.asarray(level + slope * x + tau * self.z[:, schools])
+
+
+def drawn(count: int = 30_000, seed: int = 1) -> Drawn:
+    """By their definition, z on a grid: the proposal is about what the grid of theta has as mean and covariance."""
+    from averaged import weighted_draws
+
+    table, z = rows(), np.linspace(-5.5, 5.5, 56)
+    x, y = table["x"].reshape(SCHOOLS, PUPILS), np.asarray(table["y"], float).reshape(SCHOOLS, PUPILS)
+    rng = np.random.default_rng(seed)
+    found: dict[int, np.ndarray] = {}
+
+    def log_density(points: np.ndarray) -> np.ndarray:
+        level, slope, log_tau = points.T
+        tau = np.exp(log_tau)
+        total = -0.5 * (level / 10) ** 2 - 0.5 * slope**2 - 0.5 * tau**2 + log_tau
+        for school in range(SCHOOLS):
+            terms = np.broadcast_to(-0.5 * z**2, (len(points), len(z))).copy()
+            for each_x, each_y in zip(x[school], y[school], strict=True):
+                eta = (level + slope * each_x)[:, None] + tau[:, None] * z
+                terms += each_y * eta - np.logaddexp(0, eta)
+            share = np.exp(terms - terms.max(axis=1, keepdims=True))
+            total = total + terms.max(axis=1) + np.log(share.sum(axis=1))
+            ranks = np.cumsum(share, axis=1) / share.sum(axis=1, keepdims=True)
+            at = np.minimum(np.sum(ranks < rng.random((len(points), 1)), axis=1), len(z) - 1)
+            # Within its cell a draw is uniform.
+            found[school] = z[at] + (rng.random(len(points)) - 0.5) * (z[1] - z[0])
+        return np.asarray(total)
+
+    covariance = np.diag([0.45, 0.26, 0.33]) ** 2
+    points, weight = weighted_draws(log_density, np.array([0.85, 0.65, 0.22]), covariance, seed, count)
+    points[:, 2] = np.exp(points[:, 2])
+    return Drawn(points, np.stack([found[each] for each in range(SCHOOLS)], axis=1), weight)

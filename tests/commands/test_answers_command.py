@@ -32,6 +32,8 @@ def test_an_average_effect_by_level_and_a_slope(fitted: Fitted, capsys: pytest.C
     assert "hour: 20 : 8" in asked(capsys, "effect", run, "hour", "20", "8", "--ratio", "--rows", str(fitted.data))
     assert cli.main(["effect", run, "nothing", "1", "0"]) == 2
     assert "a column that the formula reads" in capsys.readouterr().err
+    assert cli.main(["effect", run, "hour", "20", "8", "--groups", "new"]) == 2
+    assert "a mixed model for groups='new'" in capsys.readouterr().err
 
 
 def test_which_priors_matter(fitted: Fitted, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from averaged import departure, weighted_draws
 
 import tallbayes as tb
 from tallbayes.errors import DataError
 from tallbayes.moments import Floats
-from tallbayes.results.averages.answers import AverageEffect
 
 # Two-sided false alarms of a normal error at so many standard errors: 6e-7.
 FAR = 5.0
-DRAWS = 200_000
 
 
 def table(count: int = 100) -> dict[str, Any]:
@@ -39,18 +37,6 @@ def columns(rows: dict[str, Any], treated: Any = None, interacting: Any = None) 
 def fitted() -> tb.Result:
     formula = "y ~ treated * age"
     return tb.fit(formula, table(), family="logistic", standardise=False, weights="w", tolerance=0.03)
-
-
-def weighted_draws(
-    log_density: Callable[[Floats], Floats], mode: Floats, covariance: Floats, seed: int = 9
-) -> tuple[Floats, Floats]:
-    """Draws of Student's t about a mode, and their weights, which add up to one."""
-    rng, d = np.random.default_rng(seed), len(mode)
-    z = rng.standard_normal((DRAWS, d)) * np.sqrt(7 / rng.chisquare(7, DRAWS))[:, None]
-    theta = mode + 1.1 * z @ np.linalg.cholesky(covariance).T
-    log = log_density(theta) + 0.5 * (7 + d) * np.log1p(np.sum(z**2, axis=1) / 7)
-    weights = np.exp(log - log.max())
-    return theta, weights / weights.sum()
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +66,6 @@ def averages(rows: dict[str, Any], theta: Floats, some: Any = slice(None), **sid
         eta = theta @ columns(rows, value, **sides)[some].T
         both.append((1 / (1 + np.exp(-eta))) @ w)
     return both[0], both[1]
-
-
-def departure(found: AverageEffect, values: Floats, weights: Floats) -> float:
-    """The largest error over mean, sd and both ends, in stated errors; the reference has some of its own."""
-    mean = float(weights @ values)
-    sd = float(np.sqrt(weights @ (values - mean) ** 2))
-    order = np.argsort(values)
-    ends = np.interp([0.025, 0.975], np.cumsum(weights[order]), values[order])
-    size = 1 / np.sum(weights**2)
-    # Of an end: sqrt(p (1 - p) / n) over the normal density there.
-    own = sd * np.array([1.0, 0.8, 2.7, 2.7]) / np.sqrt(size)
-    return float(np.max(np.abs(found.values - [mean, sd, *ends]) / np.hypot(found.errors, own)))
 
 
 def test_an_effect_is_what_brute_force_says(fitted: tb.Result, exact: tuple[Floats, Floats]) -> None:
@@ -223,9 +197,9 @@ def test_what_cannot_be_asked(fitted: tb.Result) -> None:
         replace(fitted, fit_table=None).average_effect("treated", 1, 0)
     with pytest.raises(DataError, match="no such column"):
         fitted.average_effect("treated", 1, 0, by="nothing")
-    assert fitted.regression is not None
-    by_class = replace(fitted, regression=replace(fitted.regression, family="multinomial"))
-    with pytest.raises(tb.InputError, match="multinomial"):
-        by_class.average_effect("treated", 1, 0)
-    with pytest.raises(tb.InputError, match="a model of its own"):
-        replace(fitted, regression=None).average_effect("treated", 1, 0)
+    with pytest.raises(tb.InputError, match="a mixed model for groups='new'"):
+        fitted.average_effect("treated", 1, 0, groups="new")
+    with pytest.raises(tb.InputError, match="groups one of"):
+        fitted.average_effect("treated", 1, 0, groups="all")
+    with pytest.raises(tb.InputError, match="response= for a model of one's own"):
+        fitted.average_effect("treated", 1, 0, response=lambda theta, row: 0.0)

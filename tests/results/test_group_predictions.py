@@ -5,6 +5,7 @@ Answers are held to 5 of their errors: a false alarm in 6e-7 of the runs of one 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,13 @@ from small_schools import FORMULA, NEW, SCHOOLS, Grid, fitted, grid, rows
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError
+from tallbayes.estimator.estimates import Status
 from tallbayes.formula.again.rows import with_rows
 from tallbayes.formula.encoding import Encoding
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.posterior.coordinates import Part
+from tallbayes.posterior.effects import _apart
+from tallbayes.programs.compilation import compiled
 from tallbayes.results.groups.predictions import Mixed, _with_scales
 
 FAR = 5.0
@@ -126,6 +130,22 @@ def test_two_groups_are_compared(result: tb.Result, reference: Grid) -> None:
     np.testing.assert_allclose(turned.probability.value, 1 - found.probability.value)
     np.testing.assert_allclose(turned.upper.value, -found.lower.value)
     assert found.lower.value < found.median.value < found.upper.value
+
+
+def test_another_fit_of_the_same_shape_compiles_nothing_to_compare(result: tb.Result) -> None:
+    result.compare("school", "s0", "s3")
+    programs = compiled(_apart)
+    before = len(programs._ready)
+    fitted(seed=1).compare("school", "s0", "s3")
+    assert len(programs._ready) == before
+
+
+def test_a_run_that_ended_early_says_that_effects_were_not_reached(result: tb.Result) -> None:
+    ended = replace(result, effect_source=None, posterior=None, status=Status.max_seconds)
+    with pytest.raises(InputError, match="a run that ended before it reached them"):
+        ended.effects()
+    with pytest.raises(InputError, match="a result without groups"):
+        replace(ended, factors=(), encoding=None).effects()
 
 
 def test_rows_are_compared_with_their_groups(result: tb.Result, reference: Grid) -> None:

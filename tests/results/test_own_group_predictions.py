@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clubs import SCALE, closed_form, gaussian_rows
 
 import tallbayes as tb
 from tallbayes.errors import InputError
 
 FAR = 5.0
-GROUPS, EACH, SCALE = 6, 4, 0.2
-
-
-def gaussian_rows() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(4)
-    club = np.repeat(np.arange(GROUPS) * 10, EACH)
-    return {
-        "club": club,
-        "y": 1.0 + np.repeat(SCALE * rng.normal(size=GROUPS), EACH) + 0.5 * rng.normal(size=club.size),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +23,6 @@ def own() -> tb.Result:
         predict=lambda theta, b, row: {"twice": 2 * b, "moved": b + row["x"]},
     )
     return tb.estimate(model, gaussian_rows(), tolerance=0.05)
-
-
-def closed_form() -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of (m, b_1, ..., b_G)."""
-    precision, shift = np.zeros((GROUPS + 1, GROUPS + 1)), np.zeros(GROUPS + 1)
-    precision[0, 0] = 1 + GROUPS / SCALE**2
-    rows = gaussian_rows()
-    for g in range(GROUPS):
-        precision[g + 1, g + 1] = 1 / SCALE**2 + EACH / 0.25
-        precision[0, g + 1] = precision[g + 1, 0] = -1 / SCALE**2
-        shift[g + 1] = rows["y"][rows["club"] == 10 * g].sum() / 0.25
-    covariance = np.linalg.inv(precision)
-    return covariance @ shift, covariance
 
 
 def test_a_model_of_ones_own_is_predicted_as_its_closed_form_says(own: tb.Result) -> None:

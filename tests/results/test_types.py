@@ -26,6 +26,7 @@ from tallbayes.results.checks.check import Asked, Check
 from tallbayes.results.checks.simulation import Simulation
 from tallbayes.results.coefficients import Coefficient, Number
 from tallbayes.results.comparisons import Comparison, Ratio
+from tallbayes.results.curves import ColumnCurve
 from tallbayes.results.draws.drawn import PosteriorDraws
 from tallbayes.results.fitted import FitTable, Fitted
 from tallbayes.results.groups.effects import Effects, EffectSource
@@ -62,7 +63,7 @@ def names() -> dict[str, Any]:
     local = {each.__name__: each for each in (Coefficient, Comparison, Ratio, Prediction, Target, tb.Result)}
     local |= {each.__name__: each for each in (Effects, EffectSource, Fitted, FitTable, VariancePartition)}
     local |= {each.__name__: each for each in (AverageEffect, AverageEffects, Check, PosteriorDraws, Problem)}
-    local |= {each.__name__: each for each in (Evidence, Loo, Sensitivity, Simulation)} | {"Asked": Asked}
+    local |= {each.__name__: each for each in (ColumnCurve, Evidence, Loo, Sensitivity, Simulation)} | {"Asked": Asked}
     return {**packages, **local, "Axes": Elsewhere}
 
 

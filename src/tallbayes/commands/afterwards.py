@@ -114,11 +114,12 @@ SENSITIVITY = Command(
 OVER = (
     option("--by", "one for each level of this column", "COLUMN"),
     path("--rows", "over the rows of another file, or of a part of the table", "DATA"),
+    choice("--groups", "of a mixed model: the effects of each row's own groups, or new ones' on average", "own", "new"),
 )
 EFFECT = Command(
     "effect",
     help="average what a column at one value does against another",
-    usage="RUN COLUMN HIGH LOW [--by COLUMN] [--ratio] [--rows DATA]",
+    usage="RUN COLUMN HIGH LOW [--by COLUMN] [--ratio] [--rows DATA] [--groups own|new]",
     description="The mean response with COLUMN at HIGH in every row, less that with it at LOW, on average over all "
     "rows that were fitted: posterior mean, sd and 95% interval, each with its Monte Carlo error.",
     epilog="example:\n  tallbayes effect run1 treated 1 0 --by kind\n",
@@ -137,7 +138,7 @@ EFFECT = Command(
 SLOPE = Command(
     "slope",
     help="average the slope of the response in a column",
-    usage="RUN COLUMN [--by COLUMN] [--rows DATA]",
+    usage="RUN COLUMN [--by COLUMN] [--rows DATA] [--groups own|new]",
     description="The slope of the mean response in COLUMN, on average over all rows that were fitted: posterior mean, "
     "sd and 95% interval, each with its Monte Carlo error.",
     epilog="example:\n  tallbayes slope run1 hour --by carrier\n",

@@ -31,7 +31,7 @@ def sensitivity(options: argparse.Namespace) -> int:
 def effect(options: argparse.Namespace) -> int:
     """The average effect of a column at one value against another."""
     result, settings = read_run(options.folder)
-    asked: dict[str, Any] = {"by": options.by, "rows": options.rows, "ratio": options.ratio}
+    asked: dict[str, Any] = {"by": options.by, "rows": options.rows, "groups": options.groups, "ratio": options.ratio}
     print(with_its_rows(result, settings).average_effect(options.column, options.high, options.low, **asked))
     return 0
 
@@ -54,5 +54,6 @@ def curve(options: argparse.Namespace) -> int:
 def slope(options: argparse.Namespace) -> int:
     """The average slope of the mean response in a column."""
     result, settings = read_run(options.folder)
-    print(with_its_rows(result, settings).average_slope(options.column, by=options.by, rows=options.rows))
+    asked = {"by": options.by, "rows": options.rows, "groups": options.groups}
+    print(with_its_rows(result, settings).average_slope(options.column, **asked))
     return 0

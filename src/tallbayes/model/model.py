@@ -85,6 +85,10 @@ class Model:
     `predict(theta, row)` is what `result.predict` takes the posterior expectation of, for rows without a response; a
     `family` of `tb.families` has one by its name. With `groups` it is `predict(theta, b, row)`.
 
+    `simulate(key, theta, row)`, with groups `simulate(key, theta, b, row)`, draws the response of one row, a number, by
+    a key of `jax.random`, for `result.simulate` and `result.check`; `response` is the array of the rows that holds the
+    one that was seen, by its name, or a function of a row that says it.
+
     >>> import jax.numpy as jnp
     >>> model = Model(
     ...     log_prior=lambda theta: -0.5 * theta**2,
@@ -113,6 +117,8 @@ class Model:
     groups: Groups | None = None
     notes: tuple[str, ...] = ()
     shrinkage: ShrinkagePrior | None = None
+    simulate: Callable[..., Any] | None = None
+    response: str | Callable[[Any], Any] = "y"
 
     def _repr_html_(self) -> str:
         from tallbayes.views.notebook.displays import shown
@@ -157,6 +163,8 @@ class Target:
     log_concave: bool = False
     # Asked for after the run alone.
     predict: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    simulate: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    response: Any = field(default="y", compare=False, repr=False)
     family: str | None = field(default=None, compare=False)
     flat_report: Function | None = None
     noise: Noise | None = field(default=None, compare=False)
@@ -251,6 +259,8 @@ def bind(model: Model, row: Any) -> tuple[Target, np.ndarray]:
         affine_report=bool(model.affine_report),
         log_concave=bool(model.log_concave),
         predict=model.predict,
+        simulate=model.simulate,
+        response=model.response,
         family=model.family,
         flat_report=None if model.flat_report is None else identify(model.flat_report, space.theta(start), model.units),
         noise=model.noise,

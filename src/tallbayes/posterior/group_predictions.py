@@ -42,14 +42,11 @@ ACCURACY, SD_ACCURACY = 0.01, 0.1
 # Of the former: what nodes and float32 may be off by together, so that float32 will do.
 ROUNDED = 0.25
 # Of a ladder by level, and of draws with weights, whose errors a few do not show.
-FEWEST_PATHS, FEWEST_DRAWS = 16, 128
-FEWEST_PAIRS, MOST_PAIRS, PROBES = 16, 256, 2
-PILOT_ITEMS, CHECKED_ITEMS, CHECKED_TOGETHER = 32, 64, 8
-MOST_TOGETHER = 256
+FEWEST_PATHS, FEWEST_DRAWS, FEWEST_PAIRS, MOST_PAIRS, PROBES = 16, 128, 16, 256, 2
+PILOT_ITEMS, CHECKED_ITEMS, CHECKED_TOGETHER, MOST_TOGETHER = 32, 64, 8, 256
 CHUNK_NUMBERS = 2**23
-NEW_NODES = 31
-# Nodes a direction of a new group whose law is its owner's own.
-OWN_NEW_NODES = {1: 31, 2: 15, 3: 9}
+# Nodes of a new group, and a direction where its law is its owner's own.
+NEW_NODES, OWN_NEW_NODES = 31, {1: 31, 2: 15, 3: 9}
 
 
 class Given(NamedTuple):
@@ -75,10 +72,9 @@ class MixedOutcome(NamedTuple):
     nodes: int = 1
 
     def __call__(self, theta: Any, points: Any, share: Any, row: Any) -> Given:
-        """Over points (k, q) of the first term's effects, in its own coordinates, with their shares."""
-        centre, variance = self._known(theta, row)
-        root = root_of(self.terms[0], theta, 0).T @ row["z0"]
-        etas = centre + points @ root
+        """Over points (k, q) of the first term's effects in its own coordinates, with shares."""
+        eta, variance, root = self._known(theta, row)
+        etas = eta + points @ root
         if self.new_group:
             variance = variance + jnp.sum(root**2)
         if self.nodes > 1:
@@ -89,8 +85,13 @@ class MixedOutcome(NamedTuple):
             share = jnp.ravel(share[:, None] * jnp.asarray(w / w.sum(), etas.dtype))
         return _given(share, self._values(theta, etas), noise_given(self.noise, self.extra, theta))
 
-    def _known(self, theta: Any, row: Any) -> tuple[Any, Any]:
-        """eta by all that is known but for the first term, and the variance of what is not."""
+    def given(self, theta: Any, points: Any, row: Any) -> Any:
+        """Outputs (k, o) at points (k, q), where all groups of the row are known."""
+        eta, _, root = self._known(theta, row)
+        return self._values(theta, eta + points @ root)
+
+    def _known(self, theta: Any, row: Any) -> tuple[Any, Any, Any]:
+        """eta by all that is known but for the first term, the variance of what is not, and what points are times."""
         eta = row["x"] @ theta["coefficients"] + row["offset"]
         if "intercept" in theta:
             eta = eta + theta["intercept"]
@@ -100,7 +101,7 @@ class MixedOutcome(NamedTuple):
             own = z @ jnp.take(theta[f"effects{place}"], jnp.maximum(level, 0), axis=0)
             eta = eta + jnp.where(level >= 0, own, 0.0)
             variance = variance + jnp.where(level >= 0, 0.0, jnp.sum((root_of(term, theta, place).T @ z) ** 2))
-        return eta, variance
+        return eta, variance, root_of(self.terms[0], theta, 0).T @ row["z0"]
 
     def _values(self, theta: Any, etas: Any) -> Any:
         """Outputs (k, o) of etas (k,)."""
@@ -115,11 +116,14 @@ class OwnOutcome(NamedTuple):
     integral: GroupIntegral
 
     def __call__(self, theta: Any, points: Any, share: Any, row: Any) -> Given:
+        return _given(share, self.given(theta, points, row), None)
+
+    def given(self, theta: Any, points: Any, row: Any) -> Any:
         def value(b: Any) -> Any:
             leaves = jax.tree.leaves(self.function(theta, self.integral.groups.vector(b), row))
             return jnp.concatenate([jnp.ravel(leaf).astype(points.dtype) for leaf in leaves])
 
-        return _given(share, jax.vmap(value)(points), None)
+        return jax.vmap(value)(points)
 
 
 def _given(share: Any, values: Any, noise: Callable[[Any], Any] | None) -> Given:

@@ -18,10 +18,9 @@ from tallbayes.errors import InputError, explain
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.results.coefficients import Number, are_ratios, coefficients, is_ratio, ratio_name
-from tallbayes.results.fitted import kept_posterior
+from tallbayes.results.fitted import has_smooths, kept_posterior
 from tallbayes.results.groups.effects import has_groups
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import has_smooths
 
 # What is compared, and a line; or weights of parameters by name, where their sum is none.
 Line = tuple[str, str, ReportedLine | dict[str, float], str | None]

@@ -23,9 +23,9 @@ from tallbayes.moments import Floats
 from tallbayes.posterior.predictor import FamilyResponse, OwnResponse, make_predictor
 from tallbayes.posterior.reported import StoredReader
 from tallbayes.posterior.signed_draws import signed_quantiles
-from tallbayes.results.fitted import family_of, kept_posterior
+from tallbayes.results.fitted import family_of, has_smooths, kept_posterior
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import CoefficientSum, has_smooths
+from tallbayes.results.smooths import CoefficientSum
 from tallbayes.rows.columns import kind_of
 from tallbayes.rows.sources import open_source
 from tallbayes.structure import Structure

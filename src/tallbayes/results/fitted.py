@@ -65,3 +65,12 @@ def kept_posterior(result: Result) -> Posterior:
 def family_of(result: Result) -> Family | None:
     """What is known of its family, if it has one of `tb.families`."""
     return None if result.regression is None else CATALOGUE.get(result.regression.family)
+
+
+def has_smooths(result: Result) -> bool:
+    return bool(smooths_of(result))
+
+
+def smooths_of(result: Result) -> list[Any]:
+    coding: Any = {} if result.encoding is None else result.encoding["coding"]
+    return list(coding.get("smooths", ()))

@@ -24,11 +24,11 @@ from tallbayes.model.noise import Noise
 from tallbayes.posterior.observations import make_observer
 from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
 from tallbayes.posterior.predictor import FamilyResponse, OfTheta, OwnResponse, Predictor, make_predictor
-from tallbayes.results.fitted import family_of, kept_posterior
+from tallbayes.results.fitted import family_of, has_smooths, kept_posterior
 from tallbayes.results.groups.predictions import mixed_stream, own_stream
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import has_smooths, smooth_stream
+from tallbayes.results.smooths import smooth_stream
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.columns import one_line, require
 from tallbayes.rows.formats import WRITERS

@@ -99,6 +99,9 @@ class Result:
     def __len__(self) -> int:
         return len(self.estimates)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.estimates)
+
     @property
     def converged(self) -> bool:
         return self.status is Status.converged
@@ -180,23 +183,26 @@ class Result:
         return sensitivity(self)
 
     def average_effect(
-        self, column: Any, high: Any, low: Any, *, by: Any = None, rows: Any = None, ratio: bool = False
+        self, column: Any, high: Any, low: Any, *, by: Any = None, ratio: bool = False, **options: Any
     ) -> AverageEffect | AverageEffects:
         """The mean response with `column` at `high` in every row, less that with it at `low`, on average over all rows
-        or those of `rows` (g-computation); `by` the levels of a column, as a `ratio` of the two if asked for."""
+        or those of `rows=` (g-computation); `by` the levels of a column, as a `ratio` of the two if asked for.
+
+        Rows have the effects of their own groups, or by groups="new" those of new ones on average. Of several classes
+        there is one for each; of a model of one's own it is of what `predict`, or `response=`, says of a row."""
         from tallbayes.results.averages.answers import average_effect
 
-        return average_effect(self, column, high, low, by=by, rows=rows, ratio=ratio)
+        return average_effect(self, column, high, low, by=by, ratio=ratio, **options)
 
-    def average_slope(self, column: Any, *, by: Any = None, rows: Any = None) -> AverageEffect | AverageEffects:
-        """The slope of the mean response in a column of numbers, on average over rows; see `average_effect`."""
+    def average_slope(self, column: Any, *, by: Any = None, **options: Any) -> AverageEffect | AverageEffects:
+        """That of the mean response in a column of numbers, on average; see `average_effect`."""
         from tallbayes.results.averages.answers import average_slope
 
-        return average_slope(self, column, by=by, rows=rows)
+        return average_slope(self, column, by=by, **options)
 
     def variance_partition(self) -> VariancePartition:
-        """Of a mixed model by a formula: the shares of variance of its factors (intraclass correlations) and of the
-        residual, on the scale of the linear predictor, each with an interval and errors."""
+        """Of a mixed model by a formula: shares of variance of its factors (intraclass correlations) and the residual,
+        on the scale of the linear predictor, each with an interval and errors."""
         from tallbayes.results.groups.partition import variance_partition
 
         return variance_partition(self)
@@ -204,8 +210,7 @@ class Result:
     def curve(
         self, column: str, points: Any = None, *, against: float | None = None, probability: float = 0.95
     ) -> ColumnCurve:
-        """f(x) of all terms of one column of numbers, on the scale of the linear predictor, at some points or so many:
-        about its mean over the rows, or `against` its value at one place."""
+        """f(x) of all terms of a column of numbers at some points: about its mean, or `against` its value at one."""
         from tallbayes.results.curves import curve
 
         return curve(self, column, points, against, probability)
@@ -231,8 +236,7 @@ class Result:
     def compare(self, *things: object, probability: float = 0.95) -> Comparison:
         """The difference of two things, its interval, and the probability that the first is the larger.
 
-        Two categories or groups of a column, compare("carrier", "EV", "UA"); two rows, as dicts; two parameters.
-        """
+        Two categories or groups of a column, compare("carrier", "EV", "UA"); two rows, as dicts; two parameters."""
         from tallbayes.results.comparisons import compare
 
         return compare(self, *things, probability=probability)
@@ -286,17 +290,14 @@ class Result:
         `sd` is always that of the expectation, with groups over theta and its effects together; of a new observation
         there are an `observation_sd` and, without groups, an equal-tailed `interval` (None for none), where the family
         tells its scatter. Rows have their numbers in the source, counted from 0, and columns that `keep` names. What is
-        missing, or a category that is not known (a group is a new one), stops a prediction; with missing="nan" or
-        unknown="nan" such rows are NaN, and counted in `unpredicted`.
-        """
+        missing, or a category that is not known (a group is a new one), stops it; with "nan" such rows are NaN."""
         from tallbayes.results.predictions import predict
 
         asked: dict[str, Any] = {"keep": keep, "missing": missing, "unknown": unknown, "interval": interval}
         return predict(self, rows, at_least=at_least, offset=offset, out=out, **asked)
 
     def draws(self, count: int = 1_000, *, seed: int = 0) -> PosteriorDraws:
-        """Independent draws of the parameters, with `.value` in theta's own structure and `.effects()` of groups; their
-        law is off by no more than `.bias`, in posterior sds."""
+        """Independent draws, `.value` in theta's structure and `.effects()` of groups; off by `.bias` sds at most."""
         from tallbayes.results.draws.drawn import draw
 
         return draw(self, count, seed=seed)
@@ -304,17 +305,16 @@ class Result:
     def simulate(
         self, rows: object = None, draws: int = 200, *, seed: int = 0, out: str | os.PathLike[str] | None = None
     ) -> Simulation | int:
-        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn, or
-        with `out` into a file, a column a draw; then the number of rows is returned."""
+        """Replicated responses of the rows of the fit, or of given ones, as arrays (draws, rows of a batch) in turn;
+        with `out` into a file, a column a draw, and the number of rows is returned."""
         from tallbayes.results.checks.simulation import simulate
 
         return simulate(self, rows, draws, seed=seed, out=out)
 
     def check(self, statistic: Asked, rows: object = None, *, draws: int = 200, seed: int = 0) -> Check:
         """A statistic of the response that was seen, held against that of replicated responses: by name ("mean",
-        "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration", "groups") or a
-        function of (y, rows), of a number a row or of one; `rows` has columns x, offset, mean and group.
-        """
+        "zeros", "dispersion", "sd", "skewness", "min", "max", "shares", "calibration", "groups") or a function of
+        (y, rows), of a number a row or of one; `rows` has columns x, offset, mean and group."""
         return self.checks([statistic], rows, draws=draws, seed=seed)[0]
 
     def checks(

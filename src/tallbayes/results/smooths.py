@@ -26,7 +26,7 @@ from tallbayes.posterior.observations import of_indicator
 from tallbayes.posterior.prediction import ARRAYS, Observation, Prediction
 from tallbayes.posterior.predictor import OwnResponse, Predictor, make_predictor
 from tallbayes.posterior.reported import StoredReader
-from tallbayes.results.fitted import kept_posterior
+from tallbayes.results.fitted import kept_posterior, smooths_of
 from tallbayes.results.new_rows import NewRows
 from tallbayes.results.result import Result
 from tallbayes.structure import Structure
@@ -51,7 +51,7 @@ class FamilyTheta(NamedTuple):
             raise InputError(explain("a result that tells how its parameters are made", "one that does not", hint))
         parts = posterior.reading.parts
         width = sum(part.theta_size for part in parts)
-        smooths = len(_smooths(result))
+        smooths = len(smooths_of(result))
         reader = StoredReader(parts, Structure.leaf((width,)))
         return cls(reader, width - smooths - regression.extras, regression.extras)
 
@@ -102,15 +102,6 @@ class CoefficientSum(NamedTuple):
     def __call__(self, vector: jax.Array, row: Any) -> jax.Array:
         flat = self.reader.theta(vector)
         return (row.astype(flat.dtype) @ flat[: row.shape[0]])[None]
-
-
-def has_smooths(result: Result) -> bool:
-    return bool(_smooths(result))
-
-
-def _smooths(result: Result) -> list[Any]:
-    coding: Any = {} if result.encoding is None else result.encoding["coding"]
-    return list(coding.get("smooths", ()))
 
 
 def smooth_stream(

@@ -6,6 +6,7 @@
     effects     latent sites along a plate as a few free numbers of each of its entries
     entries     a traced function of arrays along a plate, followed for one entry
     forms       the model given one group's effect, or one row's
+    responses   the observed site of a row, drawn from its distribution, or what that expects
     groups      plates of groups, recognised and integrated out
     row_effects latent sites of the rows, each row a group of its own
     model       `from_numpyro`: the model and its rows, checked to be a sum over rows

@@ -135,6 +135,15 @@ class PlateForm:
     def answer(self, theta: dict[str, Any], offered: dict[str, Any]) -> Answer:
         return answering(self.program, self.effects, theta, offered)
 
+    def everywhere(self, theta: dict[str, Any], b: Any) -> Answer:
+        """Every entry of the plate is that of b, of which a row reads its own."""
+        sites = self.effects.by_name
+        offered = {
+            name: jnp.broadcast_to(jnp.expand_dims(entry, sites[name].axis), sites[name].shape)
+            for name, entry in self.effects.offered(self.width(theta, b) * b).items()
+        }
+        return self.answer(theta, offered)
+
     def _through(self, walk: EntryWalk, function: Callable[..., Any], b: Any, *rest: Any) -> Any:
         """A function of what the sites are offered along the plate, followed for one entry."""
         entries = self.effects.offered(b)
@@ -191,6 +200,9 @@ class RowForm:
 
     def answer(self, theta: dict[str, Any], offered: dict[str, Any]) -> Answer:
         return answering(self.program, self.effects, theta, offered)
+
+    def everywhere(self, theta: dict[str, Any], b: Any) -> Answer:
+        return self.answer(theta, self.one(b))
 
     def one(self, b: Any) -> dict[str, Any]:
         """What the sites are offered on one row."""

@@ -24,6 +24,7 @@ from tallbayes.doors.numpyro.effects import EffectSites, can_standardise, effect
 from tallbayes.doors.numpyro.entries import NotApartError, reaches
 from tallbayes.doors.numpyro.forms import OWN, SHOWN, VALUE, PlateForm, RowForm
 from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site
+from tallbayes.doors.numpyro.responses import with_group_responses
 from tallbayes.errors import ModelError
 from tallbayes.model.groups.integral import Groups
 from tallbayes.model.groups.terms import MOST_EFFECTS
@@ -163,7 +164,11 @@ def grouped(
     )
     constraints = {name: each for name, each in read.model.constraints.items() if name in theta}
     model = Model(form.log_prior, log_likelihood, theta, constraints=constraints, groups=groups)
-    return model, {**{name: data[own] for name, own in names.items()}, plate: index}
+    first = {name: data[own][:1] for name, own in names.items()}
+    return with_group_responses(model, form, names, OWN, first), {
+        **{name: data[own] for name, own in names.items()},
+        plate: index,
+    }
 
 
 def _index(form: PlateForm, theta: dict[str, Any], b: np.ndarray, data: dict[str, Any]) -> np.ndarray:

@@ -20,6 +20,7 @@ import numpy as np
 from tallbayes.doors.numpyro.arguments import Arguments, bind_arguments
 from tallbayes.doors.numpyro.groups import Read, integrate_groups
 from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site, survey
+from tallbayes.doors.numpyro.responses import with_responses
 from tallbayes.doors.numpyro.row_effects import integrate_rows
 from tallbayes.doors.numpyro.supports import constraint_of, start_value
 from tallbayes.errors import ModelError, explain, require_extra
@@ -69,7 +70,7 @@ def from_numpyro(
             one = jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), row)
             return program.log_density(theta, one, 1, inside=True)
 
-        explicit = Model(log_prior, log_likelihood, initial, constraints=constraints)
+        explicit = with_responses(Model(log_prior, log_likelihood, initial, constraints=constraints), program, first)
         read = Read(program, sites, run, explicit, data)
         few = np.unique(np.linspace(0, length - 1, COMPARED_ROWS, dtype=int))
         if of_rows:

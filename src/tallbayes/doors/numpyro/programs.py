@@ -80,8 +80,11 @@ class NumpyroProgram:
                 if message["type"] == "sample" and self.is_inside(message["cond_indep_stack"]) == inside
             }
 
-    def run(self, rows: dict[str, Any], count: int, value_of: Answer) -> dict[str, Message]:
-        """All messages of a run on `count` rows, with latent sites answered by `value_of`."""
+    def run(
+        self, rows: dict[str, Any], count: int, value_of: Answer, observed: Answer | None = None
+    ) -> dict[str, Message]:
+        """All messages of a run on `count` rows, with latent sites answered by `value_of`; and those that were seen of
+        rows by `observed`, if it is given."""
         rows = jax.tree.map(jnp.asarray, rows)
 
         def answer(message: Message) -> Any:
@@ -89,12 +92,20 @@ class NumpyroProgram:
                 return jnp.arange(count)
             if message["type"] != "sample":
                 return None
+            if observed is not None and self.is_response(message):
+                return observed(message)
             if message["name"] in self.attached:
                 return jnp.moveaxis(rows[message["name"]], 0, self.attached[message["name"]])
             return None if message["is_observed"] else value_of(message)
 
         with _running(f"{count} of its rows"):
             return _messages(self.model, *self.arguments.filled(rows), answer)
+
+    def is_response(self, message: Message) -> bool:
+        """Whether it is a site of the rows that was observed."""
+        if message["type"] != "sample" or not self.is_inside(message["cond_indep_stack"]):
+            return False
+        return bool(message["is_observed"]) or message["name"] in self.attached
 
     def is_inside(self, plates: tuple[Any, ...]) -> bool:
         return any(plate.name in self.plates for plate in plates)

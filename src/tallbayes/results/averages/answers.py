@@ -9,29 +9,29 @@ averages; and as a slope, of the mean response in a column of numbers, on averag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallbayes.errors import InputError, explain, require_extra
-from tallbayes.model.catalogue import Family
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.results.averages.sides import Change, sides_of
 from tallbayes.results.coefficients import Number
-from tallbayes.results.fitted import family_of, kept_posterior
+from tallbayes.results.fitted import family_of, has_smooths, kept_posterior
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import has_smooths
 
 if TYPE_CHECKING:
     import pandas
 
+    from tallbayes.results.averages.asking import AskedAverage
     from tallbayes.results.averages.ensemble import AveragedEnsemble, DrawnAverages
 
 # Rows times points at which averages are evaluated.
 MOST_EVALUATIONS = 2**27
-MOST_PARAMETERS = 1024
+MOST_PARAMETERS, MOST_WITH_EFFECTS = 1024, 4096
+OWN = "own"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +89,17 @@ class AverageEffect:
 
 @dataclass(frozen=True, eq=False)
 class AverageEffects:
-    """Average effects by level of a column, and their contrasts."""
+    """Average effects by level of a column, by class or by both, and their contrasts.
+
+    With `same_rows` the last part of a level is a class, or an output of a model of one's own, of the same rows.
+    """
 
     by: Any
     levels: tuple[Any, ...]
     effects: tuple[AverageEffect, ...]
     drawn: tuple[DrawnAverages, ...] = field(repr=False)
     posterior: Posterior = field(repr=False)
+    same_rows: bool = False
 
     def __getitem__(self, level: Any) -> AverageEffect:
         return self.effects[self._place(level)]
@@ -112,13 +116,18 @@ class AverageEffects:
 
         first, second = self._place(a), self._place(b)
         found = answered(self.drawn[first].minus(self.drawn[second]), self.posterior)
-        rows = self.effects[first].rows + self.effects[second].rows
+        rows = self.effects[first].rows
+        if not (self.same_rows and (not isinstance(a, tuple) or a[:-1] == b[:-1])):
+            rows += self.effects[second].rows
         return AverageEffect(f"{self.by}: {a} - {b}", rows, *found)
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row a level, with errors beside the numbers."""
         frame = _frame(list(self.effects))
-        frame.insert(0, str(self.by), list(self.levels))
+        heads = str(self.by).split(", ") if isinstance(self.levels[0], tuple) else [str(self.by)]
+        levels = self.levels if len(heads) > 1 else [(each,) for each in self.levels]
+        for place, (head, column) in enumerate(zip(heads, zip(*levels, strict=True), strict=True)):
+            frame.insert(place, head, list(column))
         return frame
 
     def __str__(self) -> str:
@@ -138,26 +147,61 @@ class AverageEffects:
         return self.levels.index(level)
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How rows are read that belong to groups, their `own` or `new` ones; and a function of one's own model."""
+
+    groups: str = OWN
+    response: Any = None
+
+
 def average_effect(
-    result: Result, column: Any, high: Any, low: Any, *, by: Any = None, rows: Any = None, ratio: bool = False
+    result: Result,
+    column: Any,
+    high: Any,
+    low: Any,
+    *,
+    by: Any = None,
+    rows: Any = None,
+    ratio: bool = False,
+    groups: str = OWN,
+    response: Any = None,
 ) -> AverageEffect | AverageEffects:
     """See `Result.average_effect`."""
     sign = ":" if ratio else "-"
-    return _average(result, Change(column, low, high, by=by), rows, f"{column}: {high} {sign} {low}", ratio)
+    change, name = Change(column, low, high, by=by), f"{column}: {high} {sign} {low}"
+    return _average(result, change, rows, name, ratio, Manner(groups, response))
 
 
-def average_slope(result: Result, column: Any, *, by: Any = None, rows: Any = None) -> AverageEffect | AverageEffects:
+def average_slope(
+    result: Result, column: Any, *, by: Any = None, rows: Any = None, groups: str = OWN, response: Any = None
+) -> AverageEffect | AverageEffects:
     """See `Result.average_slope`."""
-    return _average(result, Change(column, is_slope=True, by=by), rows, f"slope of {column}", False)
+    change = Change(column, is_slope=True, by=by)
+    return _average(result, change, rows, f"slope of {column}", False, Manner(groups, response))
 
 
-def _average(result: Result, change: Change, rows: Any, name: str, ratio: bool) -> AverageEffect | AverageEffects:
+def _average(
+    result: Result, change: Change, rows: Any, name: str, ratio: bool, manner: Manner
+) -> AverageEffect | AverageEffects:
     from tallbayes.programs.canary import require_sound
+
+    require_sound()
+    asked = _asked(result, change, rows, manner)
+    if asked is not None:
+        return _of_any_kind(result, replace(asked, by_level=change.by is not None), change.by, name, ratio)
+    return _of_one_predictor(result, change, rows, name, ratio)
+
+
+def _of_one_predictor(
+    result: Result, change: Change, rows: Any, name: str, ratio: bool
+) -> AverageEffect | AverageEffects:
+    """By the linear predictor of every row, to the second order in closed form."""
     from tallbayes.results.averages.ensemble import Contrast, answered, contrast_of, points_of
     from tallbayes.results.averages.sums import Predictors, average_over
 
-    require_sound()
-    posterior, family = kept_posterior(result), _family(result)
+    posterior, family = kept_posterior(result), family_of(result)
+    assert family is not None
     points = points_of(posterior)
     assert result.regression is not None
     columns = posterior.anchor.displacements(np.eye(len(posterior.anchor.mode)))
@@ -175,24 +219,58 @@ def _average(result: Result, change: Change, rows: Any, name: str, ratio: bool) 
     return AverageEffects(change.by, averaged.levels, effects, drawn, posterior)
 
 
-def _family(result: Result) -> Family:
-    """That of the result, or an error that says what is not to be had."""
+def _of_any_kind(
+    result: Result, asked: AskedAverage, by: Any, name: str, ratio: bool
+) -> AverageEffect | AverageEffects:
+    """Of every level and output, from one sample."""
+    from tallbayes.results.averages.ensemble import Contrast, answered
+    from tallbayes.results.averages.targets import averaged
+
+    posterior = kept_posterior(result)
     family = family_of(result)
-    expected = "a regression of one of tb.families with one linear predictor a row, without groups"
-    hint = "result.posterior.expectation of a function of theta, which may average over rows itself"
+    units = (1.0, 0.0) if family is None or family.by_class else _units(result)
+    found = averaged(asked, posterior, Contrast(ratio, *units), result.num_rows)
+    what = "class" if family is not None else "output"
+    told = {by: "level", what: "output"} if asked.outputs is not None else {by: "level"}
+    told = {each: place for each, place in told.items() if each is not None}
+    effects = []
+    for each in found:
+        parts = [f"{head} = {getattr(each, place)}" for head, place in told.items()]
+        whole = answered(each.drawn, posterior)
+        effects.append(AverageEffect(", ".join([name, *parts]), each.rows, *whole, is_ratio=ratio))
+    if not told:
+        return effects[0]
+    levels = tuple(tuple(getattr(each, place) for place in told.values()) for each in found)
+    single = len(told) == 1
+    return AverageEffects(
+        next(iter(told)) if single else ", ".join(map(str, told)),
+        tuple(each[0] for each in levels) if single else levels,
+        tuple(effects),
+        tuple(each.drawn for each in found),
+        posterior,
+        asked.outputs is not None,
+    )
+
+
+def _asked(result: Result, change: Change, rows: Any, manner: Manner) -> AskedAverage | None:
+    """What is averaged of a row; None where the row's one linear predictor says it."""
+    from tallbayes.results.averages.asking import by_formula
+    from tallbayes.results.averages.own_sides import of_own_model
+
+    family = family_of(result)
+    size, most = len(kept_posterior(result).anchor.mode), MOST_WITH_EFFECTS if result.factors else MOST_PARAMETERS
+    if size > most:
+        hint = "result.posterior.expectation of a function of theta, which may average over rows itself"
+        raise InputError(explain(f"at most {most:,} parameters", f"{size:,}", hint))
     if family is None:
-        raise InputError(explain(expected, "a model of its own", hint))
-    if result.factors or "groups" in (result.encoding or {}):
-        raise InputError(explain(expected, "a mixed model", "result.predict(rows) of both kinds of rows, or " + hint))
+        return of_own_model(result, change, rows, manner.groups, manner.response)
     if has_smooths(result):
         own = "result.curve(column), or result.predict(rows) of both kinds of rows"
-        raise InputError(explain(expected + " or smooths", "a fit with smooths", own))
-    if family.by_class:
-        raise InputError(explain(expected, f"family {family.name!r}", hint))
-    size = len(kept_posterior(result).anchor.mode)
-    if size > MOST_PARAMETERS:
-        raise InputError(explain(f"at most {MOST_PARAMETERS} parameters", f"{size:,}", hint))
-    return family
+        raise InputError(explain("a regression without smooths, for averages over rows", "a fit with smooths", own))
+    if manner.response is not None:
+        hint = "leave it out; result.posterior.expectation for a function of theta"
+        raise InputError(explain("response= for a model of one's own", f"family {family.name!r}", hint))
+    return by_formula(result, family, change, rows, manner.groups)
 
 
 def _units(result: Result) -> tuple[float, float]:

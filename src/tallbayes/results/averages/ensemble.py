@@ -15,7 +15,6 @@ by is added to the standard errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,14 +32,15 @@ from tallbayes.posterior.coordinates import ReportedLine
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.signed_draws import signed_quantiles
 from tallbayes.posterior.telescoping import cautious, combine, differences
+from tallbayes.results.averages.noise import ENDS, EffectNoise, ends_of_draws, ends_of_paths
 from tallbayes.results.averages.sums import GROUPS, Averaged, RowSample, link_terms
 from tallbayes.structure import Structure
+from tallbayes.weighing.weights import Weights
 
 PAIRS = 4096
 BATCHES = 16
 PATHS_READ = 2048
 POINTS_TOGETHER = 256
-ENDS = np.array([0.025, 0.975])
 # So few groups know the scatter of a sample roughly: t of 15 degrees of freedom over a normal quantile.
 ROW_MARGIN = 1.1
 NUMBER = Structure.leaf((1,))
@@ -63,6 +63,7 @@ class Points:
     gaussian: Floats
     levels: tuple[Floats, ...]
     probed: tuple[Floats, Floats] | None
+    weights: Weights | None = None
 
     @property
     def count(self) -> int:
@@ -70,11 +71,14 @@ class Points:
         return sum(each.size // each.shape[-1] for each in parts)
 
 
-def points_of(posterior: Posterior) -> Points:
-    """Of some paths where there are very many, and of all draws with weights."""
-    anchor = posterior.anchor
-    most = len(posterior.points[0]) if posterior.weighted is not None else PATHS_READ
-    draws = anchor.draws(PAIRS, posterior.seed)
+def points_of(posterior: Posterior, pairs: int = PAIRS, few: tuple[int, int] | None = None) -> Points:
+    """Of some paths where there are very many, and of all draws with weights; or of a `few` paths, or such draws."""
+    anchor, weights = posterior.anchor, posterior.weighted
+    most = len(posterior.points[0]) if weights is not None else PATHS_READ
+    if few is not None:
+        most = min(most, few[weights is not None])
+        weights = None if weights is None else weights.first(most)
+    draws = anchor.draws(pairs, posterior.seed)
     gaussian = np.stack([draws, -draws], axis=1) if posterior.laplace else np.zeros((0, 2, len(anchor.mode)))
     levels = []
     for level, points in enumerate(posterior.points):
@@ -86,7 +90,7 @@ def points_of(posterior: Posterior) -> Points:
         ends = posterior.probed.points
         noise = posterior.noise(0, posterior.generator(Stream.GAUSSIAN_DRAWS).standard_normal(ends[0].shape))
         probed = tuple(np.stack([each + noise, each - noise], axis=1) for each in ends)
-    return Points(posterior, gaussian, tuple(levels), probed)  # type: ignore[arg-type]
+    return Points(posterior, gaussian, tuple(levels), probed, weights)  # type: ignore[arg-type]
 
 
 class Contrast(NamedTuple):
@@ -114,7 +118,9 @@ class Contrast(NamedTuple):
 class DrawnAverages:
     """T at all points, whole and without each group of the sample of rows: values (..., 1 + groups).
 
-    `value`, `slope` along W's columns and `trace` are of its expansion, `expanded` is that at the Gaussian's draws.
+    `value`, `slope` along W's columns and `trace` are of its expansion, `expanded` is that at the Gaussian's draws;
+    `weights` are those of draws that have any, and `noise` what is unknown of T given theta, if anything is. Several
+    that are `joint` hang on one sample.
     """
 
     gaussian: Floats
@@ -125,22 +131,31 @@ class DrawnAverages:
     direction: Floats
     trace: float
     expanded: Floats
+    weights: Weights | None = None
+    noise: EffectNoise | None = None
+    joint: bool = False
+    off: float = 0.0
 
     def minus(self, other: DrawnAverages) -> DrawnAverages:
         """Of the difference of two."""
         pairs = zip(self.levels, other.levels, strict=True)
         probed = None
+        apart = np.subtract if self.joint else _apart
         if self.probed is not None and other.probed is not None:
             probed = self.probed[0] - other.probed[0], self.probed[1] - other.probed[1]
         line = self.slope - other.slope, self.direction - other.direction
         parts = self.value - other.value, *line, self.trace - other.trace
         # Groups of two samples are apart, so that one of them is left out at a time.
         return DrawnAverages(
-            _apart(self.gaussian, other.gaussian),
-            tuple(_apart(a, b) for a, b in pairs),
+            apart(self.gaussian, other.gaussian),
+            tuple(apart(a, b) for a, b in pairs),
             probed,
             *parts,
             self.expanded - other.expanded,
+            self.weights,
+            None if self.noise is None or other.noise is None else self.noise.minus(other.noise),
+            self.joint,
+            self.off + other.off,
         )
 
 
@@ -172,6 +187,7 @@ def contrast_of(points: Points, averaged: Averaged, level: int, contrast: Contra
         np.concatenate([own, np.zeros(points.gaussian.shape[-1] - len(own))]),
         trace,
         expanded,
+        points.weights,
     )
 
 
@@ -235,9 +251,12 @@ def _beyond(link: str, a: jax.Array, eta: jax.Array, member: jax.Array, moves: j
 def answered(drawn: DrawnAverages, posterior: Posterior) -> AveragedEnsemble:
     """Mean, sd and the ends of a 95% interval."""
     estimates = _estimates(drawn, posterior, 0)
-    values = np.array([each.flat_value[0] for each in estimates[:2]] + estimates[2].flat_value.tolist())
+    values: Floats = np.array([each.flat_value[0] for each in estimates[:2]] + estimates[2].flat_value.tolist())
     errors = np.concatenate([each.flat_standard_error for each in estimates])
-    bounds = np.concatenate([each.flat_bias_bound for each in estimates])
+    bounds: Floats = np.concatenate([each.flat_bias_bound for each in estimates])
+    bounds = bounds + drawn.off * np.array([1.0, 0.0, 1.0, 1.0])
+    if drawn.noise is not None:
+        values, bounds = drawn.noise.shifted(values, np.asarray(bounds))
     others = drawn.gaussian.shape[-1] - 1 if posterior.laplace else drawn.levels[0].shape[-1] - 1
     if others:
         without = np.array([_values_without(drawn, posterior, place) for place in range(1, others + 1)])
@@ -254,31 +273,30 @@ def _values_without(drawn: DrawnAverages, posterior: Posterior, place: int) -> l
 
 
 def _estimates(drawn: DrawnAverages, posterior: Posterior, place: int) -> tuple[Estimate, Estimate, Estimate]:
-    rungs, weighted = posterior.rungs.along(None), posterior.weighted
+    rungs, weighted = posterior.rungs.along(None), drawn.weights
     gaussian = drawn.gaussian[..., place]
     levels = [each[..., place, None] for each in drawn.levels]
-    sides = None if drawn.probed is None else [each[..., place, None] for each in drawn.probed]
+    sides = None if drawn.probed is None else [each[..., 0, None] for each in drawn.probed]
+    noise = None if drawn.noise is None else drawn.noise.at(place)
 
-    def samples(how: Callable[[Floats], Floats]) -> list[Floats]:
-        alone = not posterior.laplace
-        return [differences(how(t), alone and n == 0, weights=weighted) for n, t in enumerate(levels)]
-
-    def least(how: Callable[[Floats], Floats]) -> Least | None:
-        if sides is None or posterior.probed is None:
+    def least(values: list[Floats] | None) -> Least | None:
+        if values is None or posterior.probed is None:
             return None
-        return posterior.probed.least(*(how(each).mean(axis=1) for each in sides))
+        return posterior.probed.least(*(each.mean(axis=1) for each in values))
 
-    def found(name: str, how: Callable[[Floats], Floats], base: float, rest: Floats) -> Estimate:
+    def found(name: str, values: list[Floats], probed: list[Floats] | None, base: float, rest: Floats) -> Estimate:
         variance = rest.var(ddof=1) / len(rest) if len(rest) > 1 else 0.0
         start = base + (rest.mean() if len(rest) else 0.0)
-        parts = samples(how)
-        own = cautious(combine(name, NUMBER, parts, rungs, start, variance, least=least(how)))
-        off = 0.0 if weighted is None else np.abs(weighted.ratio_bias(how(levels[0])[:, 0, 0]))
+        alone = not posterior.laplace
+        parts = [differences(t, alone and n == 0, weights=weighted) for n, t in enumerate(values)]
+        own = cautious(combine(name, NUMBER, parts, rungs, start, variance, least=least(probed)))
+        off = 0.0 if weighted is None else np.abs(weighted.ratio_bias(values[0][:, 0, 0]))
         return Estimate(**{**_fields(own), "flat_bias_bound": own.flat_bias_bound + off})
 
     mean = found(
         "mean",
-        lambda t: t,
+        levels,
+        sides,
         drawn.value + drawn.trace / 2 if posterior.laplace else 0.0,
         (gaussian - drawn.expanded).mean(axis=1) if len(gaussian) else np.zeros(0),
     )
@@ -289,22 +307,38 @@ def _estimates(drawn: DrawnAverages, posterior: Posterior, place: int) -> tuple[
     if len(gaussian):
         draws = _line_at(drawn, posterior)
         beyond = ((gaussian - mu) ** 2 - (drawn.value + draws - mu) ** 2).mean(axis=1)
-    square = found("sd", lambda t: (t - mu) ** 2, line, beyond)
+    squares = [(each - mu) ** 2 for each in levels]
+    probed = None if sides is None else [(each - mu) ** 2 for each in sides]
+    if noise is not None:
+        # What is unknown given theta adds to the variance.
+        squares = [each + own for each, own in zip(squares, noise.levels, strict=True)]
+        if probed is not None and noise.probed is not None:
+            probed = [each + own for each, own in zip(probed, noise.probed, strict=True)]
+        line += noise.centre if posterior.laplace else 0.0
+        beyond = beyond + (noise.gaussian - noise.centre).mean(axis=1)
+    square = found("sd", squares, probed, line, beyond)
     sd = float(np.sqrt(max(square.flat_value[0], np.finfo(float).tiny)))
     fields = _fields(square)
     for each in ("flat_standard_error", "flat_bias_bound"):
         fields[each] = fields[each] / (2 * sd)
     fields["flat_value"] = np.array([sd])
+    spread = Estimate(**fields)
     if weighted is None and len(gaussian):
-        return mean, Estimate(**fields), _ends_by_line(drawn, posterior, gaussian, mean)
+        if noise is not None:
+            both = gaussian, drawn.value + _line_at(drawn, posterior)
+            straight = ReportedLine(drawn.direction, drawn.value - float(drawn.direction @ posterior.anchor.mode))
+            return mean, spread, ends_of_paths(posterior, straight, noise, both, mean, spread)
+        return mean, spread, _ends_by_line(drawn, posterior, gaussian, mean)
     structure = Structure.leaf((2,))
     known = None if sides is None else partial(_least_below, posterior, sides)
+    if noise is not None:
+        return mean, spread, ends_of_draws(gaussian, levels, noise, rungs, weighted)
     ends = cautious(
         signed_quantiles(
             gaussian.ravel(), [each[..., 0] for each in levels], ENDS, rungs, "ends", structure, known, weighted
         )
     )
-    return mean, Estimate(**fields), ends
+    return mean, spread, ends
 
 
 def _ends_by_line(drawn: DrawnAverages, posterior: Posterior, gaussian: Floats, mean: Estimate) -> Estimate:
@@ -326,7 +360,7 @@ def _ends_by_line(drawn: DrawnAverages, posterior: Posterior, gaussian: Floats, 
 
 def _line_at(drawn: DrawnAverages, posterior: Posterior) -> Floats:
     """a . d at the Gaussian's draws, (pairs, 2): a is W^-T of the slopes along W's columns."""
-    z = np.random.default_rng(posterior.seed).standard_normal((PAIRS, len(drawn.slope)))
+    z = np.random.default_rng(posterior.seed).standard_normal((len(drawn.gaussian), len(drawn.slope)))
     along = z @ drawn.slope
     return np.stack([along, -along], axis=1)
 

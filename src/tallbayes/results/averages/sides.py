@@ -9,7 +9,7 @@ The column is changed in the table, and the table is encoded again: interactions
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.moments import Floats, Moments
 from tallbayes.results.fitted import FitTable, fitted_of
-from tallbayes.results.new_rows import Asked, encoded_rows
+from tallbayes.results.new_rows import Asked, NewRows, encoded_rows
 from tallbayes.results.result import Result
 from tallbayes.rows.columns import BATCH_ROWS, is_number, is_text, missing_rows, require
 from tallbayes.rows.sources import Source, no_such_column, open_source
@@ -60,6 +60,18 @@ class Change:
         return low, high, high - low
 
 
+@dataclass(frozen=True, eq=False)
+class ChangedRows:
+    """A batch of rows as any kind of model reads them: a pytree of (rows, 2, ...), low and high side by side, with
+    weights, divisors and levels as in `Sides`; and where the groups of the rows are among those that are known."""
+
+    rows: Any
+    weights: Floats
+    divisors: Floats
+    levels: np.ndarray
+    places: np.ndarray | None = None
+
+
 class Reach(NamedTuple):
     """The range of a column, and the step of a slope in it."""
 
@@ -68,12 +80,28 @@ class Reach(NamedTuple):
     step: float
 
 
+class ChangedBatch(NamedTuple):
+    """Rows of a table changed to low and to high, as an encoding reads them."""
+
+    low: NewRows
+    high: NewRows
+    weights: Floats
+    divisors: Floats
+    levels: np.ndarray
+
+
 def sides_of(result: Result, change: Change, rows: Any = None) -> Iterator[Sides]:
     """Of the rows that were fitted, or of others, batch by batch."""
     if result.encoding is None:
         return _numeric(result, change, rows)
+    return (_side_by_side(batch) for batch in batches_of(result, change, rows))
+
+
+def batches_of(result: Result, change: Change, rows: Any = None) -> Iterator[ChangedBatch]:
+    """The same of a fit by a formula, as its encoding reads them."""
     from tallbayes.formula.encoding import Encoding
 
+    assert result.encoding is not None
     encoding = Encoding.from_plain(result.encoding)
     kept = result.fit_table
     if rows is None and kept is None:
@@ -82,16 +110,20 @@ def sides_of(result: Result, change: Change, rows: Any = None) -> Iterator[Sides
     return _encoded(encoding, change, FitTable(rows) if rows is not None or kept is None else kept, kept)
 
 
-def _encoded(encoding: Encoding, change: Change, table: FitTable, fitted: FitTable | None) -> Iterator[Sides]:
+def _side_by_side(batch: ChangedBatch) -> Sides:
+    x, offsets = (np.stack(each) for each in zip(batch.low.inputs, batch.high.inputs, strict=True))
+    return Sides(x, offsets, *batch[2:])
+
+
+def _encoded(encoding: Encoding, change: Change, table: FitTable, fitted: FitTable | None) -> Iterator[ChangedBatch]:
     source = open_source(table.data)
     offset, weights = encoding.offset, table.weights
     if table is not fitted and fitted is not None and isinstance(fitted.weights, str):
         # Of other rows weights are those of the same column, if there is one.
         weights = fitted.weights if fitted.weights in source.names else None
-    read = [*encoding.coding.kinds, *encoding.offset_columns, *([offset] if offset else [])]
-    if change.column not in (*encoding.coding.kinds, *encoding.offset_columns):
-        among = f"one of {', '.join(encoding.coding.kinds)}" if encoding.coding.kinds else "there is none"
-        raise InputError(explain("a column that the formula reads", repr(change.column), among))
+    _require_read(encoding, change.column)
+    grouped = [name for group in encoding.groups for name in group.columns]
+    read = [*encoding.coding.kinds, *encoding.offset_columns, *grouped, *([offset] if offset else [])]
     beside = [each for each in (change.by, weights) if isinstance(each, str)]
     for each in beside:
         if each not in source.names:
@@ -112,11 +144,21 @@ def _encoded(encoding: Encoding, change: Change, table: FitTable, fitted: FitTab
         asked = Asked(offset=_given_offset(encoding, table, places), precise=True)
         own = _values(kept, change.column) if reach is not None else np.zeros(len(places))
         low, high, divisors = change.sides(own, reach)
-        both = [_with_column(encoding, _changed(kept, change.column, each), asked) for each in (low, high)]
+        first, second = (_with_column(encoding, _changed(kept, change.column, each), asked) for each in (low, high))
         w = np.ones(len(places)) if weights is None else _weights(kept, weights, places)
         by = np.zeros(len(places), np.int64) if change.by is None else _labels(kept, change.by)
-        x, offsets = (np.stack(each) for each in zip(*both, strict=True))
-        yield Sides(x, offsets, w, divisors, by)
+        yield ChangedBatch(first, second, w, divisors, by)
+
+
+def _require_read(encoding: Encoding, column: Any) -> None:
+    effects = [name for group in encoding.groups for name in group.coding.kinds]
+    read = tuple(dict.fromkeys([*encoding.coding.kinds, *effects]))
+    if column in (*read, *encoding.offset_columns):
+        return
+    among = f"one of {', '.join(read)}" if read else "there is none"
+    if any(column in group.term.by for group in encoding.groups):
+        among += f"; of two groups result.compare({column!r}, a, b)"
+    raise InputError(explain("a column that the formula reads", repr(column), among))
 
 
 def _given_offset(encoding: Encoding, table: FitTable, places: np.ndarray) -> Any:
@@ -125,11 +167,17 @@ def _given_offset(encoding: Encoding, table: FitTable, places: np.ndarray) -> An
     return np.asarray(table.offset, np.float64)[places]
 
 
-def _with_column(encoding: Encoding, rows: Any, asked: Asked) -> tuple[Floats, Floats]:
-    """x and offsets of rows that are complete."""
-    parts = [batch.inputs for batch in encoded_rows(encoding, rows, asked)]
-    x, offsets = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return x, offsets
+def _with_column(encoding: Encoding, rows: Any, asked: Asked) -> NewRows:
+    """Rows that are complete."""
+    parts = list(encoded_rows(encoding, rows, asked))
+    if len(parts) == 1:
+        return parts[0]
+    x, offsets = (np.concatenate(each) for each in zip(*(part.inputs for part in parts), strict=True))
+    groups = [
+        replace(each[0], codes=np.concatenate([g.codes for g in each]), z=np.concatenate([g.z for g in each]))
+        for each in zip(*(part.groups for part in parts), strict=True)
+    ]
+    return replace(parts[0], inputs=(x, offsets), groups=tuple(groups))
 
 
 def _changed(rows: Any, name: str, values: Any) -> Any:
@@ -171,10 +219,11 @@ def _labels(rows: Any, name: str) -> np.ndarray:
 
 def _reach(source: Source, name: str) -> Reach:
     """One pass over the column."""
-    return _reach_of(name, (_values(piece.drop_null(), name) for piece in source.pieces([name])))
+    return reach_of(name, (_values(piece.drop_null(), name) for piece in source.pieces([name])))
 
 
-def _reach_of(name: Any, parts: Iterator[Floats]) -> Reach:
+def reach_of(name: Any, parts: Iterator[Floats]) -> Reach:
+    """Of values that come in parts."""
     found, least, most = None, np.inf, -np.inf
     for values in parts:
         if len(values):
@@ -234,4 +283,4 @@ def _arrays(result: Result, rows: Any) -> tuple[Any, Any, Any]:
 
 def _array_reach(x: Any, column: int, means: Floats, scales: Floats) -> Reach:
     parts = (np.asarray(x[start : start + BATCH_ROWS, column], np.float64) for start in range(0, len(x), BATCH_ROWS))
-    return _reach_of(column, (means[column] + scales[column] * part for part in parts))
+    return reach_of(column, (means[column] + scales[column] * part for part in parts))

@@ -28,7 +28,9 @@ from tallbayes.rows.table import Table, shuffled_order
 @dataclass(frozen=True, eq=False)
 class RowBatch:
     """Some rows in fitted units: x, an offset, codes of columns that are not written down; the response that was seen
-    in the units of the table, if it is known, and their numbers. Of a mixed model `effects` are what its terms read."""
+    in the units of the table, if it is known, and their numbers. Of a mixed model `effects` are what its terms read.
+
+    Of a model of one's own rows are as its functions read them, `own`, and `places` where their groups are."""
 
     numbers: np.ndarray
     x: Floats
@@ -37,6 +39,8 @@ class RowBatch:
     codes: np.ndarray | None = None
     effects: Mapping[str, Any] = field(default_factory=dict)
     groups: np.ndarray | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+    places: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)

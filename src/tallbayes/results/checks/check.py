@@ -149,9 +149,17 @@ def checks(
 
 def _defaults(result: Result, first: ReplicatedRows) -> list[Asked]:
     regression = result.regression
-    assert regression is not None
-    names: list[Asked] = list(DEFAULTS[CATALOGUE[regression.family].response])
+    response = _looks_like(first) if regression is None else CATALOGUE[regression.family].response
+    names: list[Asked] = list(DEFAULTS[response])
     return [*names, "groups"] if first.batch.groups is not None and np.any(first.batch.groups >= 0) else names
+
+
+def _looks_like(first: ReplicatedRows) -> str:
+    """What a response of a model of one's own seems to be."""
+    seen = np.concatenate([np.ravel(first.y), _seen(first.batch)])
+    if np.all((seen == 0) | (seen == 1)):
+        return "binary"
+    return "count" if np.all((seen >= 0) & (seen == np.round(seen))) else "real"
 
 
 def _statistic(result: Result, asked: Asked, first: ReplicatedRows) -> Statistic | None:
@@ -188,7 +196,7 @@ def _statistic(result: Result, asked: Asked, first: ReplicatedRows) -> Statistic
 
 def _facts(each: ReplicatedRows, centre: float, places: Any) -> RowFacts:
     batch, expected = each.batch, each.mean.mean(axis=0)
-    columns: dict[str, Any] = {"x": batch.x, "offset": batch.offset}
+    columns: dict[str, Any] = dict(batch.own) or {"x": batch.x, "offset": batch.offset}
     columns |= {} if batch.groups is None else {"group": batch.groups}
     groups = None if places is None or batch.groups is None else places(batch.groups)
     return RowFacts(expected, centre, None, groups, columns)

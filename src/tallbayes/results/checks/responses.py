@@ -21,9 +21,10 @@ from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
 from tallbayes.results.checks.batches import RowBatch, layout_of, mixed_of, response_units
 from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
+from tallbayes.results.fitted import has_smooths
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import FamilyTheta, has_smooths
+from tallbayes.results.smooths import FamilyTheta
 
 # Of a mean, beyond which no count is drawn.
 MOST_MEAN = 1e15
@@ -45,8 +46,7 @@ class ResponseDrawer:
     def of(cls, result: Result, draws: PosteriorDraws, rows: Any) -> ResponseDrawer:
         regression = result.regression
         if regression is None or regression.family not in CATALOGUE:
-            got, hint = "a model of one's own", "result.draws(), and a response of your own for each of them"
-            raise InputError(explain("a family of tb.families, or a formula", got, hint))
+            raise InputError(explain("a family of tb.families, or a formula", "another model", "simulate= of tb.Model"))
         mixed, layout, points = mixed_of(result), layout_of(result, rows), draws.points
         extra: Any = regression.noise_scale
         if mixed is not None:

@@ -18,8 +18,10 @@ from tallbayes.errors import DataError, InputError, explain, require_extra
 from tallbayes.estimator.levels import Stream
 from tallbayes.moments import Floats
 from tallbayes.results.checks.batches import RowBatch, row_batches
+from tallbayes.results.checks.own_responses import OwnDrawer
 from tallbayes.results.checks.responses import ResponseDrawer
 from tallbayes.results.draws.drawn import PosteriorDraws, draw
+from tallbayes.results.fitted import family_of
 from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing
 
@@ -53,13 +55,19 @@ class Simulation:
     def batches(self) -> Iterator[ReplicatedRows]:
         """With the rows and with expectations."""
         size = int(np.clip(MOST_NUMBERS // len(self.draws), 1, MOST_ROWS))
+        if isinstance(self.drawer, OwnDrawer):
+            for batch in self.drawer.batches(self.rows, size):
+                yield ReplicatedRows(*self.drawer.replicated(batch), batch)
+            return
         for number, batch in enumerate(row_batches(self.result, self.rows, size)):
             rng = np.random.default_rng(np.random.SeedSequence([self.draws.seed, int(Stream.RESPONSES), number]))
             eta = self.drawer.predictors(batch, rng)
             yield ReplicatedRows(self.drawer.responses(eta, rng), self.drawer.means(eta), batch)
 
     @cached_property
-    def drawer(self) -> ResponseDrawer:
+    def drawer(self) -> ResponseDrawer | OwnDrawer:
+        if family_of(self.result) is None:
+            return OwnDrawer.of(self.result, self.draws)
         return ResponseDrawer.of(self.result, self.draws, self.rows)
 
     def write(self, path: str | os.PathLike[str]) -> int:

@@ -193,17 +193,23 @@ def effects(result: Result, by: str | None = None) -> Effects:
     """Those by one factor; the only one where none is named."""
     known = known_effects(result)
     if not known:
-        got, hint = (
-            "a result without groups",
-            'tb.fit("y ~ x + (1 | school)", ...), or tb.Model(..., groups=tb.Groups(...))',
-        )
-        raise InputError(explain("effects of groups", got, hint))
+        raise InputError(explain("effects of groups", *_why_none(result)))
     if by is None and len(known) == 1:
         return known[0]
     found = [each for each in known if each.by == by]
     if not found:
         raise InputError(explain("the column of the groups", repr(by), ", ".join(repr(each.by) for each in known)))
     return found[0]
+
+
+def _why_none(result: Result) -> tuple[str, str]:
+    """What there is in their place, and what to try."""
+    if not result.factors and not has_groups(result):
+        return "a result without groups", 'tb.fit("y ~ x + (1 | school)", ...), or tb.Model(..., groups=tb.Groups(...))'
+    if result.posterior is None:
+        got = f"a run that ended before it reached them ({result.status})"
+        return got, "more max_seconds or max_evaluations, or none; keep_posterior=True where it was left out"
+    return "a result from a file that has none", "the process that fitted it, or its run with the table in its place"
 
 
 def scaled(effects: Effects, factors: Sequence[float]) -> Effects:

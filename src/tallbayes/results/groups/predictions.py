@@ -217,7 +217,7 @@ def own_stream(result: Result, rows: Any, asked: Asked) -> Iterator[tuple[NewRow
 
     kept = {by, *asked.keep}
     inputs = jax.tree.map(np.asarray, {name: each for name, each in rows.items() if name not in kept})
-    column = _like(np.asarray(rows[by]), known.levels)
+    column = own_groups_like(np.asarray(rows[by]), known.levels)
     if not inputs:
         inputs = {by: np.zeros(len(column))}
     outcome = OwnOutcome(predict, known.integral)
@@ -229,7 +229,7 @@ def own_stream(result: Result, rows: Any, asked: Asked) -> Iterator[tuple[NewRow
     yield batch, found.outputs, None
 
 
-def _like(column: np.ndarray, levels: np.ndarray) -> np.ndarray:
+def own_groups_like(column: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Names of groups in the type that the fit found them in."""
     if levels.dtype.kind in "US":
         return column.astype(str)
