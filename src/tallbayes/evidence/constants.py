@@ -24,6 +24,7 @@ from tallbayes.anchor.ascent import named
 from tallbayes.errors import InputError, explain
 from tallbayes.evidence.densities import log_priors
 from tallbayes.groups.units import rows_that_count
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.mixed import powers_of
 from tallbayes.model.model import FamilyParts, Target
@@ -84,10 +85,10 @@ def log_constant(target: Target, table: Table) -> float:
     scale = float(np.asarray(table.units["response_scale"])) if _has_scale(table) else 1.0
     total, weight = 0.0, 0.0
     closed = target.integrated is not None and not isinstance(target.integrated.integral, GroupIntegral)
-    for y, w in _responses(table):
+    for own, w in _responses(table):
         weight += float(w.sum())
-        if y is not None:
-            total += float(w @ log_normaliser(target.noise, {"y": y}))
+        if own is not None:
+            total += float(w @ log_normaliser(target.noise, own))
     if closed:
         # The closed form counts the noise's scale itself, and may have no rows left.
         total = -weight * LOG_TWO_PI / 2
@@ -125,8 +126,8 @@ def _has_scale(table: Table) -> bool:
     return isinstance(table.units, dict) and "response_scale" in table.units
 
 
-def _responses(table: Table) -> Iterator[tuple[Floats | None, Floats]]:
-    """Responses and weights, a chunk at a time; of units of sums there are weights alone."""
+def _responses(table: Table) -> Iterator[tuple[dict[str, Floats] | None, Floats]]:
+    """Responses, what is told beside them, and weights, a chunk at a time; of units of sums there are weights alone."""
     rows = table.rows
     if "sums" in rows:
         yield None, np.asarray(rows["count"], np.float64)[: table.num_rows]
@@ -134,8 +135,8 @@ def _responses(table: Table) -> Iterator[tuple[Floats | None, Floats]]:
     inner = rows.get("rows", rows)
     for start in range(0, table.num_rows, CHUNK_ROWS):
         part = slice(start, min(start + CHUNK_ROWS, table.num_rows))
-        y = np.asarray(np.asarray(inner["y"])[part], np.float64)
-        w = np.ones(y.shape) if WEIGHT not in inner else np.asarray(np.asarray(inner[WEIGHT])[part], np.float64)
+        own = {name: np.asarray(np.asarray(inner[name])[part], np.float64) for name in ("y", *BESIDE) if name in inner}
+        w = np.ones(own["y"].shape) if WEIGHT not in inner else np.asarray(np.asarray(inner[WEIGHT])[part], np.float64)
         if "rows" in rows:
             w = w * rows_that_count(rows, part)
-        yield y.ravel(), w.ravel()
+        yield {name: each.ravel() for name, each in own.items()}, w.ravel()

@@ -26,7 +26,7 @@ from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, priors_in_words
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
-from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Family
+from tallbayes.model.catalogue import ALIASES, CATALOGUE, Family
 from tallbayes.model.families import FAMILIES, with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
@@ -229,8 +229,7 @@ def _family_notes(family: Any) -> tuple[str, ...]:
     """What is meant by another package's name of a family."""
     if not isinstance(family, str) or family not in ALIASES:
         return ()
-    trials = f", whose rows are single trials; {TRIALS}" if family == "binomial" else ""
-    return (f"family: {family} is {ALIASES[family]} here{trials}",)
+    return (f"family: {family} is {ALIASES[family]} here",)
 
 
 def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ class Family(NamedTuple):
     `title` is what a report calls it. `response` is what y may be: binary, real, count or class; `link` is how the mean
     of y follows from eta and, where there is a `tail`, P(y >= k). `ratio` is what exp of a coefficient is called. With
     `by_class` every class but the first has coefficients of its own, and no offset. The density is `log_concave` in
-    eta, given the extra.
+    eta, given the extra; it `reads` what rows may tell beside y.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Family(NamedTuple):
     ratio: str | None = None
     by_class: bool = False
     log_concave: bool = True
+    reads: tuple[str, ...] = ()
 
 
 NOISE = Extra("noise_scale", has_units=True)
@@ -44,8 +45,8 @@ EXCESS = Extra("overdispersion", has_units=False)
 CATALOGUE = {
     family.name: family
     for family in (
-        Family("logistic", "Logistic regression", "binary", "logit", ratio="odds ratio"),
-        Family("probit", "Probit regression", "binary", "probit"),
+        Family("logistic", "Logistic regression", "binary", "logit", ratio="odds ratio", reads=("trials",)),
+        Family("probit", "Probit regression", "binary", "probit", reads=("trials",)),
         Family("linear", "Linear regression", "real", "identity", extra=NOISE),
         Family(
             "student_t",
@@ -68,7 +69,7 @@ CATALOGUE = {
         Family("multinomial", "Multinomial regression", "class", "softmax", ratio="odds ratio", by_class=True),
     )
 }
-# What R, brms and bambi call them. A binomial response of more than one trial a row is none of these.
+# What R, brms and bambi call them.
 ALIASES = {
     "bernoulli": "logistic",
     "binomial": "logistic",
@@ -81,8 +82,9 @@ ALIASES = {
     "student": "student_t",
     "t": "student_t",
 }
-# The same likelihood, up to a constant, as that of the trials one by one.
-TRIALS = "k successes in n trials as two rows, y = 1 and y = 0, with weights k and n - k"
+# What a row may tell of y beside itself: the trials that y were successes of.
+BESIDE = ("trials",)
+TRIALS = 'k successes in n trials: cbind(k, n - k) or p(k, n) on the left of a formula, "trials" beside y in arrays'
 EXTRAS = tuple(dict.fromkeys(family.extra.name for family in CATALOGUE.values() if family.extra is not None))
 
 

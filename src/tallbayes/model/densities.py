@@ -1,7 +1,7 @@
 """Densities: log p(y | eta) of one row as a function of its linear predictor, up to a constant.
 
-    logistic           y eta - log(1 + exp eta)
-    probit             log Phi((2 y - 1) eta)
+    logistic           y eta - n log(1 + exp eta), n trials
+    probit             y log Phi(eta) + (n - y) log Phi(-eta)
     linear             -((y - eta) / sigma)^2 / 2 - log sigma
     student t          -(nu + 1) / 2 log(1 + ((y - eta) / sigma)^2 / nu) - log sigma
     poisson            y eta - exp eta
@@ -24,12 +24,16 @@ Numbers = Any
 
 def logistic(eta: Numbers, row: Any) -> Numbers:
     eta = _shifted(eta, row)
-    return row["y"] * eta - functions_of(eta).softplus(eta)
+    failures = functions_of(eta).softplus(eta)
+    return row["y"] * eta - (row["trials"] * failures if "trials" in row else failures)
 
 
 def probit(eta: Numbers, row: Any) -> Numbers:
     eta = _shifted(eta, row)
-    return functions_of(eta).log_normal_cdf((2 * row["y"] - 1) * eta)
+    log_cdf = functions_of(eta).log_normal_cdf
+    if "trials" in row:
+        return row["y"] * log_cdf(eta) + (row["trials"] - row["y"]) * log_cdf(-eta)
+    return log_cdf((2 * row["y"] - 1) * eta)
 
 
 def linear(noise_scale: float, eta: Numbers, row: Any) -> Numbers:

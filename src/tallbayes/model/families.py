@@ -2,9 +2,10 @@
 
     p(row | theta) = exp l(eta, row),   eta = x . coefficients + intercept + offset,   coefficients_j ~ N(0, scale_j^2)
 
-Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}. theta is the coefficient vector (d,); where there is
-more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given), and "noise_scale" or
-"overdispersion", which are positive and have half-normal priors. `prior_scale` is one number or one for every column.
+Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}, and what a family reads of y beside it. theta is the
+coefficient vector (d,); where there is more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is
+given), and "noise_scale" or "overdispersion", which are positive and have half-normal priors. `prior_scale` is one
+number or one for every column.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Scale = Any
 
 
 def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
-    """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)).
+    """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)); or y successes in the "trials" of a row.
 
     >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
     """
@@ -38,7 +39,7 @@ def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> 
 
 
 def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
-    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
+    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta); or y successes in the "trials" of a row."""
     return _model("probit", densities.probit, prior_scale, intercept_scale)
 
 
@@ -104,6 +105,10 @@ def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: flo
     return _model("multinomial", density, prior_scale, intercept_scale, num_classes=int(num_classes))
 
 
+# By the names that other packages have for them.
+bernoulli = binomial = logistic
+gaussian = normal = linear
+
 FAMILIES: dict[str, Callable[..., Model]] = {
     family.__name__: family for family in (logistic, probit, linear, student_t, poisson, negative_binomial, multinomial)
 }
@@ -149,7 +154,7 @@ def _model(
         initial=partial(_start, heads if family.by_class else None, tuple(scales), layout=layout),
         predictor=density,
         layout=layout,
-        check=partial(check_rows, check_response, prior_scale, layout=layout),
+        check=partial(check_rows, check_response, family.reads, prior_scale, layout=layout),
         log_concave=family.log_concave and extra is None,
         constraints=None if extra is None else {extra: positive},
         family=name,

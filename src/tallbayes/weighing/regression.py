@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
 from tallbayes.model.weights import WEIGHT
@@ -211,7 +212,7 @@ def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRe
     if layout.intercept:
         design[:, -1] = 1.0
     row: dict[str, Floats] = {
-        name: np.asarray(rows[name], np.float64)[:, None] for name in ("y", "offset") if name in rows
+        name: np.asarray(rows[name], np.float64)[:, None] for name in ("y", "offset", *BESIDE) if name in rows
     }
     weights = np.asarray(rows[WEIGHT], np.float64) if WEIGHT in rows else None
     q = layout.heads

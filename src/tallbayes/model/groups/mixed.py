@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.constraints import correlation, half_normal, positive
 from tallbayes.model.groups.integral import WEIGHT, Groups
 from tallbayes.model.groups.linear import LinearIntegral
@@ -130,7 +131,7 @@ def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> f
     """w, of which C is the sum of w z z^T: the mean of -l'' at the common linear predictor that fits best."""
     count = len(rows["y"])
     some = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
-    sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset") if name in rows}
+    sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset", *BESIDE) if name in rows}
 
     def value(eta: Any, row: Any) -> Any:
         return density(eta if extra is None else jnp.stack([eta, jnp.zeros_like(eta)]), row)

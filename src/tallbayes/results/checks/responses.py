@@ -129,8 +129,12 @@ class ResponseDrawer:
             self.known["effects"] = draw_effects(known, mixed.space, points, every, self.draws.seed, shown=False)[0]
         return np.asarray(self.known["effects"][:, units])
 
-    def means(self, eta: Floats) -> Floats:
+    def means(self, eta: Floats, batch: RowBatch) -> Floats:
         """Of the response in the units of the table; of several classes their chances."""
+        means = self._means(eta)
+        return means * batch.beside["trials"] if "trials" in batch.beside else means
+
+    def _means(self, eta: Floats) -> Floats:
         link = CATALOGUE[self.family].link
         if link == "identity":
             scale, shift = response_units(self.result)
@@ -140,13 +144,16 @@ class ResponseDrawer:
         means = {"logit": expit, "probit": ndtr, "log": _rate}[link](eta)
         return np.asarray(means, np.float64)
 
-    def responses(self, eta: Floats, rng: np.random.Generator) -> Floats:
+    def responses(self, eta: Floats, batch: RowBatch, rng: np.random.Generator) -> Floats:
         """y in the units of the table; a class by its place."""
         response, family = CATALOGUE[self.family].response, self.family
         extra = np.asarray(1.0 if self.extra is None else self.extra, np.float64)
         extra = extra[:, None] if extra.ndim else extra
+        if "trials" in batch.beside:
+            trials = batch.beside["trials"].astype(np.int64)
+            return rng.binomial(trials, self._means(eta)).astype(np.float64)
         if response == "binary":
-            return (rng.random(eta.shape) < self.means(eta)).astype(np.float64)
+            return (rng.random(eta.shape) < self._means(eta)).astype(np.float64)
         if response == "class":
             chance = np.cumsum(_shares(eta), axis=-1)
             return np.asarray(np.sum(rng.random(eta.shape[:2])[..., None] > chance[..., :-1], axis=-1), np.float64)
@@ -159,7 +166,7 @@ class ResponseDrawer:
         assert regression is not None
         freedom = regression.degrees_of_freedom
         noise = rng.standard_t(freedom, eta.shape) if freedom is not None else rng.standard_normal(eta.shape)
-        return self.means(eta + extra * noise)
+        return self._means(eta + extra * noise)
 
 
 def _rate(eta: Floats) -> Floats:

@@ -149,8 +149,10 @@ def calibration(edges: Floats) -> Statistic:
         with np.errstate(invalid="ignore", divide="ignore"):
             return sums[:, :count] / sums[:, count : 2 * count]
 
-    ends = [0.0, *edges, 1.0]
-    labels = tuple(f"{low:.2g} to {high:.2g}" for low, high in pairwise(ends))
+    # Of chances, or of numbers that have no largest.
+    last = [1.0] if not len(edges) or edges[-1] <= 1 else []
+    labels = tuple(f"{low:.2g} to {high:.2g}" for low, high in pairwise([0.0, *edges, *last]))
+    labels = labels if last else (*labels, f"above {edges[-1]:.2g}")
     return Statistic("calibration", "Calibration: the mean by what is expected", features, value, labels=labels)
 
 
