@@ -5,7 +5,7 @@
 c(y_i) is what a family's density of one row leaves out, s the scale that the response was divided by, and C what the
 priors leave out:
 
-    normal             -log(2 pi) / 2 - log scale               half-normal        log 2 more
+    normal             -log(2 pi) / 2 - log scale               extras             as their laws have it (`extras`)
     partial r of LKJ   -log B(1/2, a + 1), r ~ (1 - r^2)^a      effects by group   -log(2 pi) / 2, every number
 
 Whoever writes a log prior and a log likelihood owns their constants: then all of this is nothing. A prior that has no
@@ -101,12 +101,13 @@ def log_constant(target: Target, table: Table) -> float:
 
 def of_priors(parts: FamilyParts, shapes: dict[str, tuple[int, ...]]) -> float:
     """C, for parameters of these shapes."""
-    total = 0.0
+    total, extras = 0.0, {extra.name: extra for extra in parts.extras}
     for name, scale in parts.scales.items():
+        if name in extras:
+            total += extras[name].log_constant
+            continue
         each = np.broadcast_to(np.asarray(scale, np.float64), shapes[name])
         total -= each.size * LOG_TWO_PI / 2 + float(np.sum(np.log(each)))
-        if name not in ("coefficients", "intercept"):
-            total += each.size * float(np.log(2))
     for place, term in enumerate(parts.terms):
         total -= term.size * (LOG_TWO_PI / 2 + float(np.log(term.scale)) - float(np.log(2)))
         if term.correlations:

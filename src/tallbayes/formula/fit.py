@@ -26,7 +26,7 @@ from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, priors_in_words
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
-from tallbayes.model.catalogue import ALIASES, CATALOGUE, Family
+from tallbayes.model.catalogue import ALIASES, CATALOGUE, Family, Prior
 from tallbayes.model.families import FAMILIES, with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
@@ -38,7 +38,7 @@ from tallbayes.results.result import Result
 from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
-OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes")
+OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes", "cut_scale")
 
 
 def fit(
@@ -120,7 +120,9 @@ def fit(
                 result = estimate(model, design.rows, quantities, **asked)
         except PosteriorError as error:
             raise _by_column(error, design.names) from error
-    notes = (*_family_notes(family), _prior_note(design, scales, intercept_scale, group_scale, rule), *design.notes)
+    laws = None if model.parts is None else {extra.name: extra.prior for extra in model.parts.extras}
+    prior_note = _prior_note(design, scales, intercept_scale, group_scale, rule, laws or {})
+    notes = (*_family_notes(family), prior_note, *design.notes)
     column = None if offset is None else offset if isinstance(offset, str) else ""
     kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
     return _described(notes, replace(design.encoding, offset=column).to_plain(), kept, result)
@@ -170,21 +172,39 @@ def make_model(
     chosen: dict[str, Any],
 ) -> Model:
     """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
-    priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
-    if not design.names:
+    ordered = family.response == "ordered"
+    if ordered:
+        _require_slopes(design)
+        priors = {"prior_scale": scales, "cut_scale": intercept_scale}
+    elif not design.names:
         priors = {"prior_scale": intercept_scale}
-    if family.response == "class":
+    else:
+        priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
+    if family.has_classes:
         chosen = chosen | {"num_classes": len(design.encoding.classes or ())}
-    extra = family.extra
-    given = None if extra is None else chosen.get(extra.name)
-    if extra is not None and extra.has_units and isinstance(given, int | float | np.number):
-        chosen = chosen | {extra.name: given / design.encoding.response_scale}
+    known = [each.name for each in family.extras if chosen.get(each.name) is not None]
+    for extra in family.extras:
+        given = chosen.get(extra.name)
+        if extra.has_units and isinstance(given, int | float | np.number):
+            chosen = chosen | {extra.name: given / design.encoding.response_scale}
     model = make(**priors, **chosen)
     coding = design.encoding.coding
     if coding.indexed:
         categories = tuple((term.first, term.count) for term in coding.indexed)
         model = with_codes(model, Indexed(len(coding.names), coding.dense, categories))
-    return in_own_units(model, design.encoding, extra if given is None else None, family.by_class)
+    extras = tuple(each for each in family.extras if each.name not in known)
+    return in_own_units(model, design.encoding, extras, family.by_class, ordered)
+
+
+def _require_slopes(design: Design) -> None:
+    """Cut points take the place of an intercept: without it columns are not about their means, and there are none of
+    an intercept alone."""
+    if not design.intercept:
+        hint = "leave out the 0: cut points stand for the intercept"
+        raise InputError(explain("an ordinal formula with its intercept", "one without", hint))
+    if not design.names:
+        hint = "family='multinomial' for the chances of the classes alone"
+        raise InputError(explain("a term beside the cut points", "none", hint))
 
 
 def _described(notes: tuple[str, ...], encoding: Any, table: FitTable, result: Result) -> Result:
@@ -226,10 +246,10 @@ def find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
 
 
 def _family_notes(family: Any) -> tuple[str, ...]:
-    """What is meant by another package's name of a family."""
-    if not isinstance(family, str) or family not in ALIASES:
-        return ()
-    return (f"family: {family} is {ALIASES[family]} here",)
+    """What is meant by another package's name of a family, and what there is to be known of it."""
+    known, _ = find_family(family)
+    alias = (f"family: {family} is {known.name} here",) if isinstance(family, str) and family in ALIASES else ()
+    return (*alias, *((known.note,) if known.note else ()))
 
 
 def _require_known(what: str, given: Mapping[str, Any], function: Callable[..., Any], apart: tuple[str, ...]) -> None:
@@ -256,7 +276,9 @@ def coefficient_scales(given: Any, names: tuple[str, ...]) -> Any:
     return given if np.ndim(given) == 0 else np.asarray(given, np.float64)
 
 
-def _prior_note(design: Design, scales: Any, intercept_scale: float, group_scale: Any, rule: str) -> str:
+def _prior_note(
+    design: Design, scales: Any, intercept_scale: float, group_scale: Any, rule: str, laws: Mapping[str, Prior]
+) -> str:
     on = {
         "numbers": "standardised columns of numbers, and on levels of categories as they are",
         "all": "standardised columns",
@@ -270,9 +292,10 @@ def _prior_note(design: Design, scales: Any, intercept_scale: float, group_scale
         parts.append(f"coefficients N(0, {scales:g}^2) on {on}")
     elif design.names:
         parts.append(f"coefficients N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
-    if design.intercept:
+    if design.intercept and "cut_points" not in laws:
         at = " at the columns' means" if any(encoding.means) else ""
         parts.append(f"intercept N(0, {intercept_scale:g}^2){at}")
+    parts += [f"{name.replace('_', ' ')} {law}" for name, law in laws.items()]
     if design.groups:
         parts.append(priors_in_words(design.groups, group_scale))
     return f"prior: {', '.join(parts)}; results are for the table's own columns"

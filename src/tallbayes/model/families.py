@@ -4,15 +4,16 @@
 
 Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}, and what a family reads of y beside it. theta is the
 coefficient vector (d,); where there is more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is
-given), and "noise_scale" or "overdispersion", which are positive and have half-normal priors. `prior_scale` is one
-number or one for every column.
+given), and what the family's record has beside them, with its priors (`catalogue`). `prior_scale` is one number or one
+for every column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ import numpy as np
 from tallbayes.errors import ModelError, explain
 from tallbayes.model import densities
 from tallbayes.model.catalogue import CATALOGUE, DEGREES_OF_FREEDOM
-from tallbayes.model.constraints import positive
 from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import FamilyParts, Model
 from tallbayes.model.noise import Noise
-from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
+from tallbayes.model.parts import times
+from tallbayes.model.parts.extras import ExtraPart, with_extras
+from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_real, check_regression
 from tallbayes.programs.later import jax, jnp
 
 Scale = Any
@@ -54,8 +56,8 @@ def linear(
     >>> known, unknown = linear(noise_scale=0.5), linear(noise_prior_scale=2.0)
     """
     if noise_scale is None:
-        half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
-        return _model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal)
+        unknown = densities.linear_unknown
+        return _with_extras("linear", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale)
     known = _require_positive("noise_scale", noise_scale)
     density = partial(densities.linear, known)
     return _model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known))
@@ -71,10 +73,9 @@ def student_t(
     """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
     freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
     if noise_scale is None:
-        half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
         unknown = partial(densities.student_t_unknown, freedom)
-        noise = Noise("student_t", None, freedom)
-        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal, noise=noise)
+        model = _with_extras("student_t", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale)
+        return replace(model, noise=Noise("student_t", None, freedom))
     known = _require_positive("noise_scale", noise_scale)
     density = partial(densities.student_t, freedom, known)
     return _model("student_t", density, prior_scale, intercept_scale, noise=Noise("student_t", known, freedom))
@@ -89,8 +90,8 @@ def negative_binomial(
     prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
 ) -> Model:
     """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
-    half_normal = _require_positive("overdispersion_prior_scale", overdispersion_prior_scale)
-    return _model("negative_binomial", densities.negative_binomial, prior_scale, intercept_scale, half_normal)
+    density, scale = densities.negative_binomial, overdispersion_prior_scale
+    return _with_extras("negative_binomial", density, prior_scale, intercept_scale, overdispersion=scale)
 
 
 def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
@@ -98,20 +99,99 @@ def multinomial(num_classes: int, prior_scale: Scale = 1.0, intercept_scale: flo
 
     Coefficients are (K - 1, d), the intercept (K - 1,).
     """
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 2:
-        raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
+    num_classes = _require_classes(num_classes)
     # One head is a number, not a vector of one.
     density = _two_classes if num_classes == 2 else densities.multinomial
-    return _model("multinomial", density, prior_scale, intercept_scale, num_classes=int(num_classes))
+    return _model("multinomial", density, prior_scale, intercept_scale, num_classes=num_classes)
+
+
+def ordinal(num_classes: int, prior_scale: Scale = 1.0, cut_scale: float = 10.0) -> Model:
+    """Cumulative logit: y in 0..K-1 in their order, P(y <= k) = 1 / (1 + exp(-(c_k - eta))), cut points c_0 < c_1 < ...
+
+    There is no intercept, which the cut points are.
+    """
+    return _ordinal("ordinal", densities.ordinal_logit, num_classes, prior_scale, cut_scale)
+
+
+def ordinal_probit(num_classes: int, prior_scale: Scale = 1.0, cut_scale: float = 10.0) -> Model:
+    """Cumulative probit: P(y <= k) = Phi(c_k - eta)."""
+    return _ordinal("ordinal_probit", densities.ordinal_probit, num_classes, prior_scale, cut_scale)
+
+
+def gamma(prior_scale: Scale = 1.0, intercept_scale: float | None = None, shape_prior_scale: float = 2.0) -> Model:
+    """Gamma regression: y > 0 with mean exp(eta) and variance mean^2 / shape, the shape unknown."""
+    return _with_extras("gamma", densities.gamma, prior_scale, intercept_scale, shape=shape_prior_scale)
+
+
+def beta(prior_scale: Scale = 1.0, intercept_scale: float | None = None, precision_prior_scale: float = 2.0) -> Model:
+    """Beta regression: 0 < y < 1 with mean m = 1 / (1 + exp(-eta)) and variance m (1 - m) / (1 + precision)."""
+    return _with_extras("beta", densities.beta, prior_scale, intercept_scale, precision=precision_prior_scale)
+
+
+def exponential(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Times with mean exp(eta) and a constant hazard; "censored" and "upper" beside y say how they are censored."""
+    return _with_extras("exponential", times.exponential, prior_scale, intercept_scale)
+
+
+def weibull(prior_scale: Scale = 1.0, intercept_scale: float | None = None, shape_prior_scale: float = 1.0) -> Model:
+    """Times with mean exp(eta) and a hazard that goes as time^(shape - 1); censored like those of `exponential`."""
+    return _with_extras("weibull", times.weibull, prior_scale, intercept_scale, shape=shape_prior_scale)
+
+
+def log_normal(prior_scale: Scale = 1.0, intercept_scale: float | None = None, noise_prior_scale: float = 1.0) -> Model:
+    """Times with log y ~ N(eta, noise_scale^2); censored like those of `exponential`."""
+    return _with_extras("log_normal", times.log_normal, prior_scale, intercept_scale, noise_scale=noise_prior_scale)
+
+
+def zero_inflated_poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """Poisson counts with mean exp(eta), in place of which a zero stands with a chance `zero_inflation`."""
+    return _with_extras("zero_inflated_poisson", densities.zero_inflated_poisson, prior_scale, intercept_scale)
+
+
+def zero_inflated_negative_binomial(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
+) -> Model:
+    """The same with negative binomial counts."""
+    name, density = "zero_inflated_negative_binomial", densities.zero_inflated_negative_binomial
+    return _with_extras(name, density, prior_scale, intercept_scale, overdispersion=overdispersion_prior_scale)
+
+
+def hurdle_poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None) -> Model:
+    """A zero with the chance `zero_share`, else a count of one or more: Poisson with mean exp(eta), truncated at 0."""
+    return _with_extras("hurdle_poisson", densities.hurdle_poisson, prior_scale, intercept_scale)
+
+
+def hurdle_negative_binomial(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, overdispersion_prior_scale: float = 1.0
+) -> Model:
+    """The same with negative binomial counts."""
+    name, density = "hurdle_negative_binomial", densities.hurdle_negative_binomial
+    return _with_extras(name, density, prior_scale, intercept_scale, overdispersion=overdispersion_prior_scale)
+
+
+def quantile(
+    level: float = 0.5,
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    noise_prior_scale: float = 1.0,
+    smoothing: float = 0.1,
+) -> Model:
+    """The quantile of y at a `level`, by a check loss that is smooth over `smoothing` noise scales: a pseudo-posterior.
+
+    The loss is that of an asymmetric Laplace law, which the rows are not said to have.
+    """
+    for name, value in (("level", level), ("smoothing", smoothing)):
+        if isinstance(value, bool) or not 0 < value < 1:
+            raise ModelError(explain(f"{name} between 0 and 1", repr(value), "level=0.9, smoothing=0.1"))
+    density = partial(densities.quantile, float(level), float(smoothing))
+    return _with_extras("quantile", density, prior_scale, intercept_scale, noise_scale=noise_prior_scale)
 
 
 # By the names that other packages have for them.
 bernoulli = binomial = logistic
 gaussian = normal = linear
 
-FAMILIES: dict[str, Callable[..., Model]] = {
-    family.__name__: family for family in (logistic, probit, linear, student_t, poisson, negative_binomial, multinomial)
-}
+FAMILIES: dict[str, Callable[..., Model]] = {name: globals()[name] for name in CATALOGUE}
 
 
 def with_codes(model: Model, indexed: Indexed) -> Model:
@@ -127,39 +207,74 @@ def _two_classes(eta: jax.Array, row: Any) -> jax.Array:
     return densities.multinomial(eta[None], row)
 
 
+def _ordinal(name: str, density: Callable[..., Any], num_classes: int, prior_scale: Scale, cut_scale: float) -> Model:
+    count = _require_classes(num_classes)
+    scale = _require_positive("cut_scale", cut_scale, "10.0, on the scale of the linear predictor")
+    model = _with_extras(name, density, prior_scale, None, {"cut_points": count - 1}, cut_points=scale)
+    check = partial(check_regression, check_class(count), (), prior_scale, layout=model.layout)
+    return replace(model, check=check)
+
+
+def _require_classes(num_classes: Any) -> int:
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 2:
+        raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
+    return int(num_classes)
+
+
+def _with_extras(
+    name: str,
+    density: Callable[..., Any],
+    prior_scale: Scale,
+    intercept_scale: float | None,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    **scales: float,
+) -> Model:
+    """With all extras of the family's record unknown, their priors of these scales."""
+    extras = tuple(
+        ExtraPart(
+            each.name,
+            each.space,
+            each.prior._replace(scale=_require_positive(f"scale of the prior of {each.name}", scale)),
+            sizes.get(each.name, each.size),
+        )
+        for each in CATALOGUE[name].extras
+        for scale in [scales.get(each.name, each.prior.scale)]
+    )
+    return _model(name, density, prior_scale, intercept_scale, extras)
+
+
 def _model(
     name: str,
     density: Callable[..., Any],
     prior_scale: Scale,
     intercept_scale: float | None,
-    extra_scale: float | None = None,
+    extras: tuple[ExtraPart, ...] = (),
     num_classes: int | None = None,
     noise: Noise | None = None,
 ) -> Model:
-    """`extra_scale` is that of the half-normal prior of the family's extra; None where that is known, or is none."""
+    """`extras` are those of the family that are unknown."""
     family, scale = CATALOGUE[name], _prior_scales(prior_scale)
-    extra = None if family.extra is None or extra_scale is None else family.extra.name
     heads = 1 if num_classes is None else num_classes - 1
-    layout = Layout(heads, intercept_scale is not None, 0 if extra is None else 1)
+    layout = Layout(heads, intercept_scale is not None, sum(extra.size for extra in extras))
     scales = {"coefficients": scale}
     if intercept_scale is not None:
         scales["intercept"] = _require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
-    if extra is not None:
-        scales[extra] = extra_scale
-    check_response = CHECKS[family.response] if num_classes is None else check_class(num_classes)
+    normal = scales | {extra.name: extra.prior.scale for extra in extras if extra.prior.law == "half-normal"}
+    parts = FamilyParts(density, scales | {extra.name: extra.prior.scale for extra in extras}, extras=extras)
+    check_response = CHECKS.get(family.response, check_real) if num_classes is None else check_class(num_classes)
     check_rows = check_multinomial if family.by_class else check_regression
     return Model(
-        log_prior=partial(_gaussian_prior, scales if len(scales) > 1 else scale),
-        log_likelihood=partial(_predictor_likelihood, density, extra, layout=layout),
-        initial=partial(_start, heads if family.by_class else None, tuple(scales), layout=layout),
+        log_prior=partial(_log_prior, normal if len(parts.scales) > 1 else scale, extras),
+        log_likelihood=partial(_predictor_likelihood, density, extras, layout=layout),
+        initial=partial(_start, heads if family.by_class else None, "intercept" in scales, extras, layout=layout),
         predictor=density,
         layout=layout,
         check=partial(check_rows, check_response, family.reads, prior_scale, layout=layout),
-        log_concave=family.log_concave and extra is None,
-        constraints=None if extra is None else {extra: positive},
+        log_concave=family.log_concave and not extras,
+        constraints={extra.name: extra.constraint for extra in extras} or None,
         family=name,
         noise=noise or Noise(name),
-        parts=FamilyParts(density, scales),
+        parts=parts,
     )
 
 
@@ -178,28 +293,31 @@ def _require_positive(name: str, value: Any, hint: str = "its scale in the units
     return float(value)
 
 
-def _gaussian_prior(scales: Any, theta: Any) -> jax.Array:
-    """Of a vector or of a dict; of a positive parameter it is the half-normal, up to its constant."""
-    terms = jax.tree.map(lambda scale, part: jnp.sum((part / scale) ** 2), scales, theta)
-    return -0.5 * jnp.sum(jnp.stack(jax.tree.leaves(terms)))
+def _log_prior(scales: Any, extras: tuple[ExtraPart, ...], theta: Any) -> jax.Array:
+    """Up to its constant; of a vector, or of a dict. Half-normal laws are among the normal ones of the `scales`."""
+    others = {extra.name for extra in extras} - set(scales if isinstance(scales, dict) else ())
+    own = {name: part for name, part in theta.items() if name not in others} if isinstance(scales, dict) else theta
+    terms = jax.tree.map(lambda scale, part: jnp.sum((part / scale) ** 2), scales, own)
+    total = -0.5 * jnp.sum(jnp.stack(jax.tree.leaves(terms)))
+    return total + sum(extra.log_prior(theta[extra.name]) for extra in extras if extra.name in others)
 
 
 def _predictor_likelihood(
-    density: Callable[..., Any], extra: str | None, theta: Any, row: Any, *, layout: Layout
+    density: Callable[..., Any], extras: tuple[ExtraPart, ...], theta: Any, row: Any, *, layout: Layout
 ) -> jax.Array:
     eta = layout.combine(row, theta["coefficients"] if isinstance(theta, dict) else theta)
     if layout.intercept:
         eta += theta["intercept"]
-    if extra is not None:
-        eta = jnp.stack([eta, jnp.log(theta[extra])])
+    if extras:
+        eta = with_extras(eta, extras, theta)
     return density(eta[0] if layout.is_scalar and eta.ndim else eta, row)
 
 
-def _start(heads: int | None, names: tuple[str, ...], row: Any, *, layout: Layout) -> Any:
-    """Zeros, and ones for what is positive."""
+def _start(heads: int | None, intercept: bool, extras: tuple[ExtraPart, ...], row: Any, *, layout: Layout) -> Any:
+    """Zeros, and extras in the middle of where they live."""
     shape = () if heads is None else (heads,)
-    start = {name: np.ones(()) for name in names}
-    start["coefficients"] = np.zeros((*shape, layout.width(row)))
-    if "intercept" in names:
+    start: dict[str, Any] = {"coefficients": np.zeros((*shape, layout.width(row)))}
+    if intercept:
         start["intercept"] = np.zeros(shape)
-    return start if len(names) > 1 else start["coefficients"]
+    start |= {extra.name: extra.start for extra in extras}
+    return start if len(start) > 1 else start["coefficients"]

@@ -3,6 +3,11 @@
     logit  1 / (1 + exp(-eta))      probit  Phi(eta)      softmax  exp(eta_k) / sum_j exp(eta_j), eta_0 = 0
     identity  eta                   log  exp(eta)         and of a count its upper tail, P(y >= k)
 
+and of extras too, which follow eta by their places u in R^d,
+
+    ordered   F(c_k - eta) - F(c_(k-1) - eta)             log-normal  exp(eta + sigma^2 / 2)
+    zero-inflated  (1 - pi) exp(eta)                      hurdle      (1 - pi) exp(eta) / (1 - p(0))
+
 Differences from a centre are formed without cancellation. Under eta ~ N(m, s^2) those of eta and exp(eta) have closed
 forms, E [exp(eta) - exp(m)] = exp(m) (exp(s^2 / 2) - 1); the others rise from 0 to 1: see `quadrature`.
 """
@@ -20,6 +25,7 @@ from scipy.special import gammainccinv, gammaincinv
 
 from tallbayes.gaussian.quadrature import Curve, Integral, integrate
 from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.densities import log_no_count
 
 OUTSIDE = 1e-15
 ROUNDING = 2.0**-22
@@ -45,7 +51,12 @@ class Wanted(NamedTuple):
 
     @property
     def reads_extras(self) -> bool:
-        return any(tail.reads_extra for _, tail in self.tails)
+        return CATALOGUE[self.family].mean_of_extras or any(tail.reads_extra for _, tail in self.tails)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the integrals of the mean are, for one head."""
+        return not CATALOGUE[self.family].mean_of_extras
 
     def __call__(self, eta: jax.Array) -> jax.Array:
         """From linear predictors on the first axis to predictions on the first axis."""
@@ -110,6 +121,33 @@ def _shares(eta: jax.Array) -> jax.Array:
     return jax.nn.softmax(jnp.concatenate([jnp.zeros_like(eta[:1]), eta]), axis=0)
 
 
+def _of_extras(mean: Callable[[jax.Array], jax.Array]) -> Link:
+    def unknown(mean: jax.Array, sd: jax.Array) -> list[Integral]:
+        raise NotImplementedError
+
+    return Link(mean, lambda centre, move: mean(centre + move) - mean(centre), unknown, is_exact=False)
+
+
+def _ordered(curve: Callable[[jax.Array], jax.Array], eta: jax.Array) -> jax.Array:
+    cuts = jnp.cumsum(jnp.concatenate([eta[1:2], jnp.exp(eta[2:])]), axis=0)
+    edge = jnp.zeros_like(eta[:1])
+    below = jnp.concatenate([edge, curve(cuts - eta[:1]), edge + 1])
+    return below[1:] - below[:-1]
+
+
+def _log_normal(eta: jax.Array) -> jax.Array:
+    return jnp.exp(eta[:1] + jnp.exp(2 * eta[1:2]) / 2)
+
+
+def _zero_inflated(eta: jax.Array) -> jax.Array:
+    return jax.nn.sigmoid(-eta[-1:]) * jnp.exp(eta[:1])
+
+
+def _over_hurdle(eta: jax.Array) -> jax.Array:
+    none = log_no_count(eta[:1], eta[1:2] if len(eta) > 2 else None)
+    return jax.nn.sigmoid(-eta[-1:]) * jnp.exp(eta[:1]) / -jnp.expm1(none)
+
+
 LINKS = {
     "identity": Link(lambda eta: eta[:1], lambda _, move: move[:1], _line_integrals),
     "log": Link(
@@ -125,6 +163,11 @@ LINKS = {
         lambda mean, sd: [integrate(SIGMOID, -mean, sd), integrate(SIGMOID, mean, sd)],
         is_exact=False,
     ),
+    "ordered logit": _of_extras(partial(_ordered, jax.nn.sigmoid)),
+    "ordered probit": _of_extras(partial(_ordered, jax.scipy.special.ndtr)),
+    "log-normal": _of_extras(_log_normal),
+    **{f"zero_inflated {counts}": _of_extras(_zero_inflated) for counts in ("poisson", "negative_binomial")},
+    **{f"hurdle {counts}": _of_extras(_over_hurdle) for counts in ("poisson", "negative_binomial")},
 }
 
 

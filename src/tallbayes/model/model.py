@@ -23,6 +23,7 @@ from tallbayes.model.groups.reads import Reads
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
+from tallbayes.model.parts.extras import ExtraPart
 from tallbayes.model.space import Space, make_space, shaped
 from tallbayes.programs.identity import Function, identify, output_of
 from tallbayes.programs.later import jax, jnp
@@ -30,12 +31,13 @@ from tallbayes.structure import Structure
 
 
 class FamilyParts(NamedTuple):
-    """What a family's model is made of: l(eta, row), the scales of its Gaussian priors by name, in the order of theta,
-    those of "coefficients" first, and the terms of its effects by group."""
+    """What a family's model is made of: l(eta, row), the scales of its priors by name, in the order of theta, those of
+    "coefficients" first, the terms of its effects by group, and what it has beside the coefficients."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
     terms: tuple[EffectTerm, ...] = ()
+    extras: tuple[ExtraPart, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,7 +100,39 @@ def check_count(y: np.ndarray, beside: Beside) -> None:
     _refuse((y < 0) | (y != np.floor(y)), y, "counts 0, 1, 2, ... in y", hint)
 
 
-CHECKS: dict[str, Check] = {"binary": check_binary, "real": check_real, "count": check_count}
+def check_positive(y: np.ndarray, beside: Beside) -> None:
+    hint = "zeros apart, with a family of whether y > 0; tb.families.linear for numbers of both signs"
+    _refuse(~(y > 0), y, "numbers above 0 in y", hint)
+
+
+def check_share(y: np.ndarray, beside: Beside) -> None:
+    hint = "shares as numbers strictly between 0 and 1: 0 and 1 themselves are none; successes of trials are binomial"
+    _refuse(~((y > 0) & (y < 1)), y, "shares strictly between 0 and 1 in y", hint)
+
+
+def check_survival(y: np.ndarray, beside: Beside) -> None:
+    """Times above 0, censored by 0, 1, -1 or 2, and upper bounds above them where that is 2."""
+    hint = "times since the start, without rows that never were at risk"
+    _refuse(~(y > 0), y, "times above 0 in y", hint)
+    how = beside.get("censored", np.zeros(len(y)))
+    _refuse(~np.isin(how, (0, 1, -1, 2)), how, "censored of 0 (event), 1 (right), -1 (left) or 2 (interval)", "mend it")
+    if "upper" in beside:
+        upper = beside["upper"]
+        _refuse(
+            (how == 2) & ~(upper > y), upper, "upper bounds above the lower ones", "the same bound twice is an event"
+        )
+    elif np.any(how == 2):
+        raise DataError(explain('"upper" beside y where censored is 2', "none", "the upper bounds of those times"))
+
+
+CHECKS: dict[str, Check] = {
+    "binary": check_binary,
+    "real": check_real,
+    "count": check_count,
+    "positive": check_positive,
+    "share": check_share,
+    "survival": check_survival,
+}
 
 
 def check_class(num_classes: int) -> Check:

@@ -22,6 +22,7 @@ import numpy as np
 from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
+from tallbayes.model.parts.extras import ExtraPart
 from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
 from tallbayes.watch import count_rows, look
@@ -46,7 +47,7 @@ class PlainRegression:
     """A family with its rows, as arrays of NumPy.
 
     `design` has a column for every coefficient of a head, and ones for its intercept. `scales` are those of the
-    Gaussian prior, one a parameter; the last is of a half-normal where there is an extra, whose log stands in theta.
+    Gaussian priors, one a parameter; of `extras`, which come last, their own laws hold.
     """
 
     density: Callable[..., Any]
@@ -56,6 +57,7 @@ class PlainRegression:
     weights: Floats | None
     scales: Floats
     unit: float
+    extras: tuple[ExtraPart, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -79,7 +81,7 @@ class PlainRegression:
         parts = [self._log_density(points[start : start + size]) for start in range(0, len(points), size)]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    @np.errstate(over="ignore", invalid="ignore")
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def _log_density(self, points: Floats) -> Floats:
         """So many rows at a time that their numbers stay in the cache, which halves the time."""
         q, total = self.layout.heads, self.log_prior(points)
@@ -107,17 +109,15 @@ class PlainRegression:
         return self.density(eta[0] if self.layout.is_scalar else eta, row)
 
     def log_prior(self, points: Floats) -> Floats:
-        values = self._constrained(points) / self.scales
-        return -0.5 * np.sum(values**2, axis=1) + points[:, self._extras].sum(axis=1)
+        first = self.dimension - self.layout.extras
+        total = -0.5 * np.sum((points[:, :first] / self.scales[:first]) ** 2, axis=1)
+        for place, extra in enumerate(self.extras, first):
+            total = total + extra.log_density(points[:, place])
+        return total
 
     @property
     def _extras(self) -> slice:
         return slice(self.dimension - self.layout.extras, None)
-
-    def _constrained(self, points: Floats) -> Floats:
-        values = points.copy()
-        values[:, self._extras] = np.exp(points[:, self._extras])
-        return values
 
     def at(self, theta: Floats) -> PlainTerms:
         """At a point."""
@@ -127,7 +127,7 @@ class PlainRegression:
         """On average over N(theta, W W^T); the prior of an extra at its centre."""
         return self._terms(theta, whitening)
 
-    @np.errstate(over="ignore", invalid="ignore")
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def _terms(self, theta: Floats, whitening: Floats) -> PlainTerms:
         k, n = self.layout.size, self.num_rows
         value, slope, bend = 0.0, np.empty((n, k)), np.empty((n, k, k))
@@ -187,11 +187,11 @@ class PlainRegression:
 
     def prior(self, theta: Floats) -> PlainTerms:
         """The prior's own part, at a point."""
-        precision, own = self.scales**-2.0, theta.copy()
-        own[self._extras] = np.exp(2 * theta[self._extras])
-        gradient, curvature = -own * precision, precision.copy()
-        gradient[self._extras] += 1.0
-        curvature[self._extras] *= 2 * own[self._extras]
+        curvature = self.scales**-2.0
+        gradient = -theta * curvature
+        for place, extra in enumerate(self.extras, self.dimension - self.layout.extras):
+            gradient[place], bend = extra.derivatives(float(theta[place]))
+            curvature[place] = -bend
         return PlainTerms(float(self.log_prior(theta[None])[0]), gradient, np.diag(curvature))
 
 
@@ -220,7 +220,9 @@ def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRe
     flat += [
         np.full(q if name == "intercept" else 1, scale) for name, scale in scales.items() if name != "coefficients"
     ]
-    return PlainRegression(density, layout, design, row, weights, np.concatenate(flat).astype(np.float64), unit)
+    return PlainRegression(
+        density, layout, design, row, weights, np.concatenate(flat).astype(np.float64), unit, model.parts.extras
+    )
 
 
 Rule = tuple[Floats, Floats]

@@ -30,7 +30,7 @@ import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
 from tallbayes.model.catalogue import BESIDE
-from tallbayes.model.constraints import correlation, half_normal, positive
+from tallbayes.model.constraints import correlation, half_normal
 from tallbayes.model.groups.integral import WEIGHT, Groups
 from tallbayes.model.groups.linear import LinearIntegral
 from tallbayes.model.groups.matrices import solve_lower
@@ -38,6 +38,7 @@ from tallbayes.model.groups.reads import read_place
 from tallbayes.model.groups.terms import EffectTerm, Stretched, root_of, stretch
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
+from tallbayes.model.parts.extras import ExtraPart, with_extras
 from tallbayes.programs.later import jax, jnp
 
 SHAPE = 2.0
@@ -61,18 +62,18 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     parts, layout = model.parts, model.layout
     assert parts is not None
     first = terms[0]
-    extra = extra_of(model)
-    constraints: dict[str, Any] = {} if extra is None else {extra: positive}
+    extra, extras = extra_of(model), parts.extras
+    constraints: dict[str, Any] = {each.name: each.constraint for each in extras}
     for place, term in enumerate(terms):
         constraints[f"scales{place}"] = half_normal(term.scale)
         if term.correlations:
             constraints[f"correlations{place}"] = correlation
         if place:
             constraints[f"effects{place}"] = Stretched(term, place)
-    likelihood = partial(_likelihood, parts.density, extra, layout, terms)
+    likelihood = partial(_likelihood, parts.density, extras, layout, terms)
     return replace(
         model,
-        log_prior=partial(_prior, parts.scales, terms),
+        log_prior=partial(_prior, parts.scales, extras, terms),
         log_likelihood=likelihood,
         initial=partial(_start, model.initial, terms),
         predictor=None,
@@ -88,7 +89,7 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             shown=partial(_shown, first),
             names=names,
             closed=_closed(model, terms, extra),
-            weigh_rows=partial(_information, parts.density, extra),
+            weigh_rows=partial(_information, parts.density, extras),
             stretch=partial(_stretch, first),
             reads=tuple((f"effects{place}", f"level{place}") for place in range(1, len(terms))),
         ),
@@ -113,7 +114,7 @@ def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> E
     _require_one_predictor(model)
     assert model.parts is not None
     extra = extra_of(model)
-    each, z = _information(model.parts.density, extra, rows), np.asarray(rows[f"z{place}"], np.float64)
+    each, z = _information(model.parts.density, model.parts.extras, rows), np.asarray(rows[f"z{place}"], np.float64)
     weights = each * np.asarray(rows.get(WEIGHT, np.ones(len(z))), np.float64)
     codes = np.asarray(rows[f"level{place}"])
     sums = [np.bincount(codes, weights * left * right, term.levels) for left in z.T for right in z.T]
@@ -122,19 +123,21 @@ def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> E
 
 
 def extra_of(model: Model) -> str | None:
-    """A family's parameter beside those of its linear predictor."""
+    """A family's first parameter beside those of its linear predictor."""
     assert model.parts is not None
-    return next((name for name in model.parts.scales if name not in ("coefficients", "intercept")), None)
+    return model.parts.extras[0].name if model.parts.extras else None
 
 
-def _information(density: Callable[..., Any], extra: str | None, rows: Any) -> float:
+def _information(density: Callable[..., Any], extras: tuple[ExtraPart, ...], rows: Any) -> float:
     """w, of which C is the sum of w z z^T: the mean of -l'' at the common linear predictor that fits best."""
     count = len(rows["y"])
     some = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
     sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset", *BESIDE) if name in rows}
 
+    start = {each.name: each.start for each in extras}
+
     def value(eta: Any, row: Any) -> Any:
-        return density(eta if extra is None else jnp.stack([eta, jnp.zeros_like(eta)]), row)
+        return density(with_extras(eta, extras, start), row)
 
     with jax.enable_x64(True):
         grid = jnp.linspace(-GRID, GRID, 8 * GRID + 1)
@@ -185,7 +188,7 @@ def predictor_of(layout: Layout, terms: tuple[EffectTerm, ...], theta: Any, row:
 
 def _likelihood(
     density: Callable[..., Any],
-    extra: str | None,
+    extras: tuple[ExtraPart, ...],
     layout: Layout,
     terms: tuple[EffectTerm, ...],
     theta: Any,
@@ -193,11 +196,13 @@ def _likelihood(
     row: Any,
 ) -> Any:
     eta = predictor_of(layout, terms, theta, row) + row["z0"] @ (root_of(terms[0], theta, 0) @ b)
-    return density(eta if extra is None else jnp.stack([eta, jnp.log(theta[extra])]), row)
+    return density(with_extras(eta, extras, theta), row)
 
 
-def _prior(scales: dict[str, Any], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
-    total = sum(-0.5 * jnp.sum((theta[name] / scale) ** 2) for name, scale in scales.items())
+def _prior(scales: dict[str, Any], extras: tuple[ExtraPart, ...], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
+    others = {each.name: each for each in extras if each.prior.law != "half-normal"}
+    total = sum(-0.5 * jnp.sum((theta[name] / scale) ** 2) for name, scale in scales.items() if name not in others)
+    total = total + sum(each.log_prior(theta[name]) for name, each in others.items())
     for place, term in enumerate(terms):
         total = total - 0.5 * jnp.sum((theta[f"scales{place}"] / term.scale) ** 2)
         if term.correlations:

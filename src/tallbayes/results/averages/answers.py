@@ -185,6 +185,8 @@ def _family(result: Result) -> Family:
         raise InputError(explain(expected, "a mixed model", "result.predict(rows) of both kinds of rows, or " + hint))
     if family.by_class:
         raise InputError(explain(expected, f"family {family.name!r}", hint))
+    if family.mean_of_extras:
+        raise InputError(explain(expected, f"family {family.name!r}, whose mean hangs on more", hint))
     size = len(kept_posterior(result).anchor.mode)
     if size > MOST_PARAMETERS:
         raise InputError(explain(f"at most {MOST_PARAMETERS} parameters", f"{size:,}", hint))

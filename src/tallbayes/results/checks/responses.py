@@ -17,8 +17,11 @@ from tallbayes.errors import InputError, explain
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.groups.terms import root_of
 from tallbayes.model.linear import Layout
+from tallbayes.model.links import LINKS
+from tallbayes.model.parts.extras import coordinates
+from tallbayes.model.parts.laws import LAWS
 from tallbayes.moments import Floats
-from tallbayes.programs.later import jax
+from tallbayes.programs.later import jax, jnp
 from tallbayes.results.checks.batches import RowBatch, layout_of, mixed_of, response_units
 from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
 from tallbayes.results.groups.predictions import Mixed
@@ -38,6 +41,7 @@ class ResponseDrawer:
     layout: Layout
     mixed: Mixed | None
     extra: Any
+    places: Floats
     known: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -46,14 +50,19 @@ class ResponseDrawer:
         if regression is None or regression.family not in CATALOGUE:
             got, hint = "a model of one's own", "result.draws(), and a response of your own for each of them"
             raise InputError(explain("a family of tb.families, or a formula", got, hint))
+        if CATALOGUE[regression.family].pseudo:
+            hint = "a family with a law of its responses, such as 'student_t'"
+            raise InputError(explain("a law of responses", f"family {regression.family!r}, which is a loss", hint))
         mixed, layout, points = mixed_of(result), layout_of(result, rows), draws.points
         extra: Any = regression.noise_scale
         if mixed is not None:
             known = _mixed_parts(mixed, points)
-            extra = extra if mixed.extra is None else known["theta"][mixed.extra]
-            return cls(result, draws, layout, mixed, extra, known)
-        extra = np.exp(points[:, -1]) if regression.extras else extra
-        return cls(result, draws, layout, None, extra)
+            places = known["places"]
+            extra = np.exp(places[:, -1]) if places.shape[1] else extra
+            return cls(result, draws, layout, mixed, extra, places, known)
+        places = points[:, points.shape[1] - regression.extras :]
+        extra = np.exp(places[:, -1]) if regression.extras else extra
+        return cls(result, draws, layout, None, extra, places)
 
     @property
     def family(self) -> str:
@@ -135,7 +144,12 @@ class ResponseDrawer:
         return means * batch.beside["trials"] if "trials" in batch.beside else means
 
     def _means(self, eta: Floats) -> Floats:
-        link = CATALOGUE[self.family].link
+        family = CATALOGUE[self.family]
+        link = family.link
+        if family.mean_of_extras:
+            with jax.enable_x64(True):
+                found = np.asarray(LINKS[link].mean(jnp.asarray(self.stacked(eta))), np.float64)
+            return np.moveaxis(found, 0, -1) if family.has_classes else found[0]
         if link == "identity":
             scale, shift = response_units(self.result)
             return shift + scale * eta
@@ -144,9 +158,15 @@ class ResponseDrawer:
         means = {"logit": expit, "probit": ndtr, "log": _rate}[link](eta)
         return np.asarray(means, np.float64)
 
+    def stacked(self, eta: Floats) -> Floats:
+        """Linear predictors, and after them the places of extras."""
+        return np.stack([eta, *(np.broadcast_to(each[:, None], eta.shape) for each in self.places.T)])
+
     def responses(self, eta: Floats, batch: RowBatch, rng: np.random.Generator) -> Floats:
         """y in the units of the table; a class by its place."""
         response, family = CATALOGUE[self.family].response, self.family
+        if CATALOGUE[family].has_law:
+            return LAWS[family].draw(rng, self.stacked(eta))
         extra = np.asarray(1.0 if self.extra is None else self.extra, np.float64)
         extra = extra[:, None] if extra.ndim else extra
         if "trials" in batch.beside:
@@ -186,4 +206,6 @@ def _mixed_parts(mixed: Mixed, points: Floats) -> dict[str, Any]:
         theta = jax.vmap(mixed.space.theta)(np.asarray(points, np.float64))
         terms = enumerate(mixed.terms)
         roots = [jax.vmap(lambda one, t=term, k=place: root_of(t, one, k))(theta) for place, term in terms]
-        return {"theta": jax.tree.map(np.asarray, theta), "roots": [np.asarray(each) for each in roots]}
+        found = jax.vmap(lambda one: jnp.concatenate([jnp.zeros(0), *coordinates(mixed.extras, one)]))(theta)
+        shown = {"theta": jax.tree.map(np.asarray, theta), "roots": [np.asarray(each) for each in roots]}
+        return {**shown, "places": np.asarray(found)}

@@ -27,6 +27,8 @@ DEFAULTS = {
     "count": ("mean", "zeros", "dispersion", "max"),
     "real": ("mean", "sd", "skewness", "min", "max"),
     "class": ("shares",),
+    "ordered": ("shares",),
+    **dict.fromkeys(("positive", "share", "survival"), ("mean", "sd", "skewness", "min", "max")),
 }
 
 
