@@ -190,7 +190,7 @@ def test_a_response_outside_the_support(name: str, rows: dict[str, float], said:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: tb.families.gamma(shape_prior_scale=0.0), "prior of shape"),
+        (lambda: tb.families.gamma(shape_prior_scale=0.0), "shape_prior_scale > 0"),
         (lambda: tb.families.ordinal(1), "num_classes"),
         (lambda: tb.families.ordinal(3, cut_scale=float("inf")), "cut_scale"),
         (lambda: tb.families.quantile(1.0), "level between 0 and 1"),

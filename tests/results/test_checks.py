@@ -105,7 +105,8 @@ def test_the_errors_of_mean_and_sd_are_those_of_draws() -> None:
 def drawer(family: str, extra: Any = None, **options: Any) -> ResponseDrawer:
     regression = Regression(family, 1, False, 0, noise_scale=extra, **options)
     result: Any = type("Bare", (), {"regression": regression, "encoding": None})()
-    return ResponseDrawer(result, draws=None, layout=Layout(), mixed=None, extra=extra)  # type: ignore[arg-type]
+    places = np.full((100, 1), np.log(extra)) if family == "negative_binomial" else np.empty((0, 0))
+    return ResponseDrawer(result, None, Layout(), None, extra, places)  # type: ignore[arg-type]
 
 
 FAMILIES = {

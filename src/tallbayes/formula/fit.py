@@ -27,7 +27,7 @@ from tallbayes.formula.groups.fit import GroupQuestion, fit_groups, priors_in_wo
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
 from tallbayes.model.catalogue import ALIASES, CATALOGUE, Family, Prior
-from tallbayes.model.families import FAMILIES, with_codes
+from tallbayes.model.families import FAMILIES, settled, with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
 from tallbayes.moments import Floats
@@ -35,6 +35,7 @@ from tallbayes.progress import reporter, teller
 from tallbayes.results.fitted import FitTable
 from tallbayes.results.parts import Tolerance
 from tallbayes.results.result import Result
+from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.sources import open_source, suggestion
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
@@ -187,7 +188,8 @@ def make_model(
         given = chosen.get(extra.name)
         if extra.has_units and isinstance(given, int | float | np.number):
             chosen = chosen | {extra.name: given / design.encoding.response_scale}
-    model = make(**priors, **chosen)
+    rows = design.rows.rows() if isinstance(design.rows, Stored) else design.rows
+    model = settled(make(**priors, **chosen), rows)
     coding = design.encoding.coding
     if coding.indexed:
         categories = tuple((term.first, term.count) for term in coding.indexed)

@@ -22,7 +22,7 @@ from tallbayes.errors import InputError, explain, require_extra
 from tallbayes.leave_one_out.answer import Answer, answer
 from tallbayes.leave_one_out.rows import one_group_a_row, response_of, source_numbers, source_places
 from tallbayes.moments import Floats
-from tallbayes.results.fitted import Fitted, fitted_of
+from tallbayes.results.fitted import Fitted, fitted_of, require_law
 from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.formats import WRITERS
@@ -125,6 +125,7 @@ def loo(
         raise InputError(explain("tolerance > 0", repr(tolerance), hint))
     if out is not None:
         require_new(out)
+    require_law(result, "leave-one-out")
     fitted, found = answer_of(result, pointwise or out is not None, tolerance, seed)
     if out is not None:
         assert found.pointwise is not None

@@ -84,7 +84,7 @@ class Family(NamedTuple):
 
 
 NOISE = Extra("noise_scale", has_units=True)
-EXCESS = Extra("overdispersion", words="variance of y = mean + overdispersion mean^2")
+EXCESS = Extra("overdispersion", "excess", words="variance of y = mean + overdispersion mean^2")
 LOG_NOISE = Extra("noise_scale", words="sd of log y")
 SHAPE = Prior("log-normal", 0.0, 2.0)
 GAMMA_SHAPE = Extra("shape", prior=SHAPE, words="variance of y = mean^2 / shape")

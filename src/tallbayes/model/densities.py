@@ -116,13 +116,14 @@ def ordinal_probit(eta: Numbers, row: Any) -> Numbers:
 def gamma(eta: Numbers, row: Any) -> Numbers:
     """With z = log(y / mean): shape (z + 1 - exp z) - log y - (log Gamma(shape) - shape log shape + shape)."""
     f = functions_of(eta)
-    shape, log_y = f.exp(eta[1]), functions_of(row["y"]).log(row["y"])
+    shape, log_y = f.exp(eta[1]), log_of(row["y"])
     z = log_y - _shifted(eta[0], row)
     return shape * (z - f.expm1(z)) - log_y - gamma_rest(shape)
 
 
 def beta(eta: Numbers, row: Any) -> Numbers:
-    f, g, y = functions_of(eta), functions_of(row["y"]), row["y"]
+    f, g = functions_of(eta), functions_of(row["y"])
+    y = g.where((row["y"] > 0) & (row["y"] < 1), row["y"], 0.5)
     centre, precision = _shifted(eta[0], row), f.exp(eta[1])
     log_mean, log_other = -f.softplus(-centre), -f.softplus(centre)
     a, b, log_y, log_rest = precision * f.exp(log_mean), precision * f.exp(log_other), g.log(y), g.log1p(-y)
@@ -196,6 +197,12 @@ def rising_factorial(y: Numbers, r: Numbers) -> Numbers:
     stirling = (z - 0.5) * f.log1p(y / z) - y + _stirling_rest(y + z) - _stirling_rest(z)
     steps = f.sum(f.log1p(y / (r + _along_first(f.arange(8, dtype=r.dtype), r))), axis=0)
     return stirling + y * f.log1p((y + 8) / r) - steps
+
+
+def log_of(y: Numbers) -> Numbers:
+    """log y; of the places that fill up a unit of several rows, where y is 0, a number whose slopes are finite."""
+    f = functions_of(y)
+    return f.log(f.where(y > 0, y, 1.0))
 
 
 def gamma_rest(a: Numbers) -> Numbers:

@@ -25,7 +25,7 @@ from tallbayes.model.linear import Indexed, Layout
 from tallbayes.model.model import FamilyParts, Model
 from tallbayes.model.noise import Noise
 from tallbayes.model.parts import times
-from tallbayes.model.parts.extras import ExtraPart, with_extras
+from tallbayes.model.parts.extras import ExtraPart, OfExcess, width_for, with_extras
 from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_real, check_regression
 from tallbayes.programs.later import jax, jnp
 
@@ -234,13 +234,45 @@ def _with_extras(
         ExtraPart(
             each.name,
             each.space,
-            each.prior._replace(scale=_require_positive(f"scale of the prior of {each.name}", scale)),
+            each.prior._replace(scale=_require_positive(f"{each.name.removesuffix('_scale')}_prior_scale", scale)),
             sizes.get(each.name, each.size),
         )
         for each in CATALOGUE[name].extras
         for scale in [scales.get(each.name, each.prior.scale)]
     )
+    if extras and extras[0].space == "excess":
+        extras = (replace(extras[0], width=extras[0].prior.scale), *extras[1:])
+        density = OfExcess(density, extras[0].width)
     return _model(name, density, prior_scale, intercept_scale, extras)
+
+
+def settled(model: Model, rows: Any) -> Model:
+    """The same model in coordinates that suit these rows, where it has an excess; theta and its prior are the same."""
+    parts, own = model.parts, getattr(model.log_likelihood, "func", None) is _predictor_likelihood
+    y: Any = rows.get("y") if isinstance(rows, Mapping) else None
+    if y is None or not own or parts is None or not isinstance(parts.density, OfExcess) or np.ndim(y) != 1:
+        return model
+    if np.asarray(y[:1]).dtype.kind not in "biuf":
+        return model
+    return with_width(model, width_for(y, parts.extras[0].prior.scale))
+
+
+def with_width(model: Model, width: float) -> Model:
+    """With coordinates of an excess that are this wide."""
+    parts = model.parts
+    assert parts is not None
+    assert isinstance(parts.density, OfExcess)
+    first, *rest = parts.extras
+    extras, density = (replace(first, width=width), *rest), replace(parts.density, width=width)
+    initial: Any = model.initial
+    return replace(
+        model,
+        log_likelihood=partial(_predictor_likelihood, density, extras, layout=model.layout),
+        initial=partial(initial.func, *initial.args[:2], extras, layout=model.layout),
+        predictor=density,
+        constraints={extra.name: extra.constraint for extra in extras},
+        parts=parts._replace(density=density, extras=extras),
+    )
 
 
 def _model(

@@ -26,6 +26,8 @@ from scipy.special import gammainccinv, gammaincinv
 from tallbayes.gaussian.quadrature import Curve, Integral, integrate
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.densities import log_no_count
+from tallbayes.model.parts.extras import log_excess as excess_of
+from tallbayes.model.parts.extras import with_logs
 
 OUTSIDE = 1e-15
 ROUNDING = 2.0**-22
@@ -35,10 +37,12 @@ NORMAL_CDF = Curve(jax.scipy.special.ndtr, -9.0, 9.0, 0.45)
 
 
 class Wanted(NamedTuple):
-    """What is predicted: the mean response of a family or the probabilities of its classes; then P(y >= k)."""
+    """What is predicted: the mean response of a family or the probabilities of its classes; then P(y >= k). The `width`
+    is that of an overdispersion's coordinates (`parts.extras`)."""
 
     family: str
     at_least: tuple[int, ...] = ()
+    width: float | None = None
 
     @property
     def link(self) -> Link:
@@ -60,12 +64,15 @@ class Wanted(NamedTuple):
 
     def __call__(self, eta: jax.Array) -> jax.Array:
         """From linear predictors on the first axis to predictions on the first axis."""
+        eta = with_logs(self.width, eta)
         return jnp.concatenate([self.link.mean(eta), *(tail.chance(k, eta) for k, tail in self.tails)])
 
     def difference(self, centre: jax.Array, move: jax.Array) -> jax.Array:
         """Predictions at centre + move less those at the centre."""
-        parts = [self.link.difference(centre, move)]
-        parts += [tail.chance(k, centre + move) - tail.chance(k, centre) for k, tail in self.tails]
+        here, there = (with_logs(self.width, each) for each in (centre, centre + move))
+        mean = self.link.mean
+        parts = [self.link.difference(centre, move) if self.is_known else mean(there) - mean(here)]
+        parts += [tail.chance(k, there) - tail.chance(k, here) for k, tail in self.tails]
         return jnp.concatenate(parts)
 
     def rounding(self, at_centre: jax.Array) -> jax.Array:
@@ -75,6 +82,8 @@ class Wanted(NamedTuple):
 
     def gaussian(self, mean: jax.Array, sd: jax.Array, log_excess: jax.Array | None = None) -> Integral:
         """Of every output, (outputs, rows), for one head: eta ~ N(mean, sd^2) by row, with an extra as given."""
+        if log_excess is not None and self.width is not None:
+            log_excess = excess_of(self.width, log_excess)
         parts = self.link.integrals(mean, sd)
         parts += [_tail_integral(tail, k, mean, sd, log_excess) for k, tail in self.tails]
         return Integral(jnp.stack([part.moments for part in parts], axis=1), jnp.stack([part.error for part in parts]))

@@ -11,6 +11,7 @@ groups         effects of groups, shares of variance, predictions and comparison
 averages       average effects: what changing a column does to the mean response, over all rows
 powers         how far answers move with the power of the prior and of the likelihood
 new_rows       what a prediction reads of them, their numbers, and those that cannot be predicted
+drawn_observations   new observations of families with laws of their own, by draws
 predictions    new rows in the terms of the fit, in memory or from file to file
 export         data frames, and the labelled arrays that ArviZ reads
 result_file    one file, exact to the bit

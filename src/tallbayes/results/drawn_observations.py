@@ -16,10 +16,12 @@ import numpy as np
 from tallbayes.errors import InputError
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.linear import Layout
-from tallbayes.model.parts.laws import LAWS, Law
+from tallbayes.model.parts.extras import with_logs
+from tallbayes.model.parts.laws import LAWS, ScatterLaw
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Observation, Prediction
 from tallbayes.results.draws.drawn import PosteriorDraws, draw
+from tallbayes.results.fitted import excess_width
 from tallbayes.results.result import Result
 
 # Fewer, where a result from a file has kept no more.
@@ -34,12 +36,13 @@ NEAR = 0.02
 class DrawnObserver:
     """Tells of new observations, batch after batch of predictions."""
 
-    law: Law
+    law: ScatterLaw
     is_count: bool
     layout: Layout
     points: Floats
     bias: float
     probability: float | None
+    width: float | None = None
 
     def __call__(self, found: Prediction, rows: Any) -> Observation:
         x, offset = rows
@@ -59,7 +62,8 @@ class DrawnObserver:
         if self.layout.intercept:
             eta = eta + points[:, [x.shape[1]]]
         beside = points[:, points.shape[1] - extras :].T
-        return np.stack([eta, *(np.broadcast_to(each[:, None], eta.shape) for each in beside)])
+        stacked = np.stack([eta, *(np.broadcast_to(each[:, None], eta.shape) for each in beside)])
+        return np.asarray(with_logs(self.width, stacked))
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def _of(self, eta: Floats, found: Prediction, start: int) -> list[Floats]:
@@ -117,7 +121,8 @@ def drawn_observer(result: Result, layout: Layout, probability: float | None) ->
     """Of a result with one linear predictor a row."""
     assert result.regression is not None
     family, draws = CATALOGUE[result.regression.family], _draws(result)
-    return DrawnObserver(LAWS[family.name], family.response == "count", layout, draws.points, draws.bias, probability)
+    is_count, width = family.response == "count", excess_width(result)
+    return DrawnObserver(LAWS[family.name], is_count, layout, draws.points, draws.bias, probability, width)
 
 
 def _draws(result: Result) -> PosteriorDraws:

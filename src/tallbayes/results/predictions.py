@@ -21,11 +21,12 @@ from tallbayes.model.catalogue import Family
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
+from tallbayes.model.parts.laws import LAWS
 from tallbayes.posterior.observations import make_observer
 from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
 from tallbayes.posterior.predictor import FamilyResponse, OfTheta, OwnResponse, Predictor, make_predictor
 from tallbayes.results.drawn_observations import drawn_observer
-from tallbayes.results.fitted import family_of, kept_posterior
+from tallbayes.results.fitted import excess_width, family_of, kept_posterior
 from tallbayes.results.groups.predictions import mixed_stream, own_stream
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result
@@ -111,7 +112,7 @@ def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     if regression is not None and family is not None:
         _require_counts(family, ks)
         layout = Layout(regression.heads, regression.intercept, regression.extras)
-        return FamilyResponse(Wanted(family.name, ks), layout)
+        return FamilyResponse(Wanted(family.name, ks, excess_width(result)), layout)
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"
         raise InputError(explain("a model that says what to predict", "one that does not", hint))
@@ -139,7 +140,7 @@ def _stream(
 def _observer(result: Result, kind: Any, interval: float | None) -> Callable[[Prediction, Any], Observation] | None:
     """What tells of new observations; nothing of classes, and of a loss."""
     family = family_of(result)
-    if family is None or family.is_plain:
+    if family is None or (family.is_plain and family.name not in LAWS):
         return make_observer(kept_posterior(result), kind, _noise(result), interval)
     return None if family.pseudo or family.has_classes else drawn_observer(result, kind.layout, interval)
 

@@ -90,7 +90,9 @@ def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, s
     for start in range(STARTS):
         point = scale * rng.standard_normal(len(mode)) if start else np.zeros(len(mode))
         # Of a scale the log, from where no row is far off.
-        point[len(mode) - regression.layout.extras :] = np.abs(rng.standard_normal(regression.layout.extras))
+        logs = np.abs(rng.standard_normal(regression.layout.extras))
+        places = [extra.from_log(each) for extra, each in zip(regression.extras, logs, strict=True)]
+        point[len(mode) - regression.layout.extras :] = places
         found = find_mode(regression, point)
         if found is None or np.linalg.norm(back @ (found[0] - mode)) > SAME_MODE:
             return True

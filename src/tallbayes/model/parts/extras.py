@@ -2,10 +2,15 @@
 
     positive   theta = exp u               half-normal   -(theta / s)^2 / 2
                                            log-normal    -((log theta - m) / s)^2 / 2 - log theta
+    excess     `constraints.half_normal`, of a width that the rows tell
     chance     theta = 1 / (1 + exp -u)    uniform       0
     ordered    `constraints.ordered`       normal        -sum_k ((theta_k - m) / s)^2 / 2, of all in their order
 
-A density reads an extra by its place u in R^d.
+A density reads an extra by its place u in R^d, an excess by its logarithm.
+
+Of counts without overdispersion a is next to nothing: given N rows of mean m its posterior is about N(., 2 / (N m^2)),
+cut at 0. In log a that is a long tail on which no path comes back; with a = c(u), c that of a half-normal of about
+that width, u is nearly normal, and where a is many widths from 0, c is a line. At u = -infinity counts are Poisson.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ SPACES: dict[str, Constraint] = {
     "chance": constraints.unit_interval,
     "ordered": constraints.ordered,
 }
+# Rows of which the mean of a count is taken, how many widths its half-normal has, and the least log a that is no 0.
+SAMPLE_ROWS, WIDTHS, LEAST_LOG = 2**18, 2.0, -27.0
 # For derivatives of a smooth function of one number.
 STEP = 1e-4
 
@@ -40,15 +47,17 @@ class ExtraPart:
     space: str
     prior: Prior
     size: int = 1
+    width: float = 1.0
 
     @property
     def constraint(self) -> Constraint:
-        return SPACES[self.space]
+        return constraints.half_normal(self.width) if self.space == "excess" else SPACES[self.space]
 
     @property
     def reading(self) -> tuple[str, tuple[float, ...]]:
         """The name of the constraint, and its numbers."""
-        return ("interval", (0.0, 1.0)) if self.space == "chance" else (self.space, ())
+        known = {"chance": ("interval", (0.0, 1.0)), "excess": ("half_normal", (self.width,))}
+        return known.get(self.space, (self.space, ()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,7 +67,7 @@ class ExtraPart:
     def start(self) -> Any:
         if self.space == "ordered":
             return np.linspace(-1.0, 1.0, self.size) if self.size > 1 else np.zeros(1)
-        return np.asarray(0.5) if self.space == "chance" else np.ones(())
+        return {"chance": np.asarray(0.5), "excess": np.asarray(self.width)}.get(self.space, np.ones(()))
 
     def log_prior(self, value: Any) -> Any:
         """Of theta, up to a constant."""
@@ -89,13 +98,22 @@ class ExtraPart:
         if self.space == "positive":
             value = np.exp(u)
             return value, value
+        if self.space == "excess":
+            return constraints.half_normal(self.width).curve(u)
         value, rest = 0.5 * (1 + np.tanh(0.5 * u)), 0.5 * (1 - np.tanh(0.5 * u))
         return value, value * rest
+
+    def from_log(self, logarithm: float) -> float:
+        """The place of what is positive, by its logarithm; of anything else the same number."""
+        if self.space != "excess":
+            return logarithm
+        return float(constraints.half_normal(self.width).unconstrain(np.exp(logarithm)))
 
     def log_density(self, u: Floats) -> Floats:
         """The log prior of u, in NumPy, element by element."""
         value, slope = self.curve(u)
-        jacobian = np.log(slope)
+        with np.errstate(divide="ignore"):
+            jacobian = log_slope(self.width, u) if self.space == "excess" else np.log(slope)
         if self.prior.law == "uniform":
             return np.asarray(jacobian)
         if self.prior.law == "log-normal":
@@ -108,6 +126,46 @@ class ExtraPart:
         """Of that."""
         below, here, above = self.log_density(u + STEP * np.array([-1.0, 0.0, 1.0]))
         return float(above - below) / (2 * STEP), float(above - 2 * here + below) / STEP**2
+
+
+def log_excess(width: float, u: Any) -> Any:
+    """log a = log width + log p - 1 / (2 p^2), p - 1/p = u; by NumPy or JAX."""
+    f, inverse = functions_of(u), constraints.inverse_of_p(u)
+    found = log(width) - f.log(inverse) - inverse**2 / 2
+    return f.where(found > LEAST_LOG, found, LEAST_LOG)
+
+
+def log_slope(width: float, u: Any) -> Any:
+    """log c'(u)."""
+    return log(width) - constraints.inverse_of_p(u) ** 2 / 2
+
+
+def with_logs(width: float | None, eta: Any) -> Any:
+    """Linear predictor and extras, the excess that comes first of these by its logarithm."""
+    if width is None or len(eta) < 2:
+        return eta
+    f = functions_of(eta)
+    return f.concatenate([eta[:1], log_excess(width, eta[1:2]), eta[2:]], axis=0)
+
+
+@dataclass(frozen=True)
+class OfExcess:
+    """A density that reads the logarithm of an excess, as one of its place in R^d."""
+
+    density: Any
+    width: float
+
+    def __call__(self, eta: Any, row: Any) -> Any:
+        return self.density(with_logs(self.width, eta), row)
+
+
+def width_for(y: Any, most: float) -> float:
+    """For an excess of these counts: a power of two, which more rows of the same kind seldom change."""
+    some = np.asarray(y[:SAMPLE_ROWS], np.float64)
+    mean = float(some.mean()) if len(some) and np.all(np.isfinite(some)) else 0.0
+    if not mean > 0:
+        return most
+    return float(min(most, 2.0 ** np.round(np.log2(WIDTHS * np.sqrt(2 / len(y)) / mean))))
 
 
 def coordinates(extras: tuple[ExtraPart, ...], theta: Any) -> list[Any]:

@@ -4,7 +4,7 @@
     times   see `times`, without censoring      ordered   a class by its place
     counts  a zero more often: zero-inflated;   zero with a chance of its own, else one or more: hurdle
 
-In NumPy, of eta (predictors, ...): a linear predictor and the places of extras in R^d.
+In NumPy, of eta (predictors, ...): a linear predictor and the places of extras in R^d, of an overdispersion its log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tallbayes.moments import Floats
 MOST_MEAN, MOST_TRIES = 1e15, 10_000
 
 
-class Law(NamedTuple):
+class ScatterLaw(NamedTuple):
     """Draws y; P(Y <= y) and Var y, where y is a number and not a class."""
 
     draw: Callable[[np.random.Generator, Floats], Floats]
@@ -35,7 +35,7 @@ def _expit(x: Floats) -> Floats:
     return np.asarray(expit(x))
 
 
-def _gamma() -> Law:
+def _gamma() -> ScatterLaw:
     from scipy.special import gammainc
 
     def parts(eta: Floats) -> tuple[Floats, Floats]:
@@ -49,10 +49,10 @@ def _gamma() -> Law:
         mean, shape = parts(eta)
         return np.asarray(gammainc(shape, shape * y / mean))
 
-    return Law(draw, cdf, lambda eta: np.exp(2 * eta[0] - eta[1]))
+    return ScatterLaw(draw, cdf, lambda eta: np.exp(2 * eta[0] - eta[1]))
 
 
-def _beta() -> Law:
+def _beta() -> ScatterLaw:
     from scipy.special import betainc
 
     def parts(eta: Floats) -> tuple[Floats, Floats]:
@@ -61,14 +61,14 @@ def _beta() -> Law:
     def variance(eta: Floats) -> Floats:
         return _expit(eta[0]) * _expit(-eta[0]) / (1 + np.exp(eta[1]))
 
-    return Law(
+    return ScatterLaw(
         lambda rng, eta: rng.beta(*parts(eta)),
         lambda y, eta: np.asarray(betainc(*parts(eta), np.clip(y, 0.0, 1.0))),
         variance,
     )
 
 
-def _weibull(has_shape: bool) -> Law:
+def _weibull(has_shape: bool) -> ScatterLaw:
     from scipy.special import gamma
 
     def parts(eta: Floats) -> tuple[Floats, Any]:
@@ -87,10 +87,10 @@ def _weibull(has_shape: bool) -> Law:
         scale, shape = parts(eta)
         return np.asarray(scale**2 * gamma(1 + 2 / shape) - np.exp(2 * eta[0]))
 
-    return Law(draw, cdf, variance)
+    return ScatterLaw(draw, cdf, variance)
 
 
-def _log_normal() -> Law:
+def _log_normal() -> ScatterLaw:
     from scipy.special import ndtr
 
     def cdf(y: Any, eta: Floats) -> Floats:
@@ -101,7 +101,9 @@ def _log_normal() -> Law:
         square = np.exp(2 * eta[1])
         return np.asarray(np.expm1(square) * np.exp(2 * eta[0] + square))
 
-    return Law(lambda rng, eta: np.exp(eta[0] + np.exp(eta[1]) * rng.standard_normal(eta[0].shape)), cdf, variance)
+    return ScatterLaw(
+        lambda rng, eta: np.exp(eta[0] + np.exp(eta[1]) * rng.standard_normal(eta[0].shape)), cdf, variance
+    )
 
 
 class _Counts(NamedTuple):
@@ -144,7 +146,18 @@ class _Counts(NamedTuple):
         return np.maximum(y, 1.0)
 
 
-def _zero_inflated() -> Law:
+def _negative_binomial() -> ScatterLaw:
+    def counts(eta: Floats) -> _Counts:
+        return _Counts.of(eta)._replace(excess=np.exp(eta[1]))
+
+    return ScatterLaw(
+        lambda rng, eta: counts(eta).draw(rng),
+        lambda y, eta: counts(eta).cdf(y),
+        lambda eta: counts(eta).variance,
+    )
+
+
+def _zero_inflated() -> ScatterLaw:
     def draw(rng: np.random.Generator, eta: Floats) -> Floats:
         return np.where(rng.random(eta[0].shape) < _expit(eta[-1]), 0.0, _Counts.of(eta).draw(rng))
 
@@ -152,10 +165,10 @@ def _zero_inflated() -> Law:
         counts, chance = _Counts.of(eta), _expit(eta[-1])
         return (1 - chance) * (counts.variance + chance * counts.mean**2)
 
-    return Law(draw, lambda y, eta: 1 - _expit(-eta[-1]) * (1 - _Counts.of(eta).cdf(y)), variance)
+    return ScatterLaw(draw, lambda y, eta: 1 - _expit(-eta[-1]) * (1 - _Counts.of(eta).cdf(y)), variance)
 
 
-def _hurdle() -> Law:
+def _hurdle() -> ScatterLaw:
     def draw(rng: np.random.Generator, eta: Floats) -> Floats:
         return np.where(rng.random(eta[0].shape) < _expit(eta[-1]), 0.0, _Counts.of(eta).some(rng))
 
@@ -170,7 +183,7 @@ def _hurdle() -> Law:
         mean, square = counts.mean / some, (counts.variance + counts.mean**2) / some
         return np.asarray((1 - chance) * square - ((1 - chance) * mean) ** 2)
 
-    return Law(draw, cdf, variance)
+    return ScatterLaw(draw, cdf, variance)
 
 
 def _ordered(curve: Callable[[Floats], Floats], rng: np.random.Generator, eta: Floats) -> Floats:
@@ -184,9 +197,10 @@ def _ndtr(x: Floats) -> Floats:
     return np.asarray(ndtr(x))
 
 
-LAWS: dict[str, Law] = {
-    "ordinal": Law(partial(_ordered, _expit)),
-    "ordinal_probit": Law(partial(_ordered, _ndtr)),
+LAWS: dict[str, ScatterLaw] = {
+    "negative_binomial": _negative_binomial(),
+    "ordinal": ScatterLaw(partial(_ordered, _expit)),
+    "ordinal_probit": ScatterLaw(partial(_ordered, _ndtr)),
     "gamma": _gamma(),
     "beta": _beta(),
     "exponential": _weibull(False),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tallbayes.model.densities import HALF_LOG_TWO_PI, Numbers, log_one_less
+from tallbayes.model.densities import HALF_LOG_TWO_PI, Numbers, log_of, log_one_less
 from tallbayes.programs.functions import functions_of
 
 
@@ -74,7 +74,7 @@ def _weibull(shape: Numbers, log_shape: Numbers, log_scale: Numbers) -> _Law:
 
 def _of_row(law: _Law, row: Any) -> Numbers:
     f = functions_of(row["y"])
-    log_t = f.log(row["y"])
+    log_t = log_of(row["y"])
     found = law.density(log_t)
     if "censored" not in row:
         return found
@@ -85,5 +85,5 @@ def _of_row(law: _Law, row: Any) -> Numbers:
     found = g.where(how == 1, outlasts, g.where(how == -1, before, found))
     if "upper" not in row:
         return found
-    base, x = law.between(log_t, f.log(f.where(how == 2, row["upper"], 2 * row["y"])))
+    base, x = law.between(log_t, f.log(f.where(how == 2, row["upper"], 2 * f.exp(log_t))))
     return g.where(how == 2, base + log_one_less(g.where(how == 2, x, 1.0)), found)

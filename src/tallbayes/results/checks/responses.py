@@ -18,12 +18,13 @@ from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.groups.terms import root_of
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import LINKS
-from tallbayes.model.parts.extras import coordinates
+from tallbayes.model.parts.extras import coordinates, with_logs
 from tallbayes.model.parts.laws import LAWS
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax, jnp
 from tallbayes.results.checks.batches import RowBatch, layout_of, mixed_of, response_units
 from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
+from tallbayes.results.fitted import excess_width, require_law
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
 
@@ -41,7 +42,8 @@ class ResponseDrawer:
     layout: Layout
     mixed: Mixed | None
     extra: Any
-    places: Floats
+    places: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    width: float | None = None
     known: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -50,19 +52,17 @@ class ResponseDrawer:
         if regression is None or regression.family not in CATALOGUE:
             got, hint = "a model of one's own", "result.draws(), and a response of your own for each of them"
             raise InputError(explain("a family of tb.families, or a formula", got, hint))
-        if CATALOGUE[regression.family].pseudo:
-            hint = "a family with a law of its responses, such as 'student_t'"
-            raise InputError(explain("a law of responses", f"family {regression.family!r}, which is a loss", hint))
+        require_law(result, "responses")
         mixed, layout, points = mixed_of(result), layout_of(result, rows), draws.points
         extra: Any = regression.noise_scale
         if mixed is not None:
             known = _mixed_parts(mixed, points)
             places = known["places"]
             extra = np.exp(places[:, -1]) if places.shape[1] else extra
-            return cls(result, draws, layout, mixed, extra, places, known)
+            return cls(result, draws, layout, mixed, extra, places, excess_width(result), known)
         places = points[:, points.shape[1] - regression.extras :]
         extra = np.exp(places[:, -1]) if regression.extras else extra
-        return cls(result, draws, layout, None, extra, places)
+        return cls(result, draws, layout, None, extra, places, excess_width(result))
 
     @property
     def family(self) -> str:
@@ -160,12 +160,13 @@ class ResponseDrawer:
 
     def stacked(self, eta: Floats) -> Floats:
         """Linear predictors, and after them the places of extras."""
-        return np.stack([eta, *(np.broadcast_to(each[:, None], eta.shape) for each in self.places.T)])
+        stacked = np.stack([eta, *(np.broadcast_to(each[:, None], eta.shape) for each in self.places.T)])
+        return np.asarray(with_logs(self.width, stacked))
 
     def responses(self, eta: Floats, batch: RowBatch, rng: np.random.Generator) -> Floats:
         """y in the units of the table; a class by its place."""
         response, family = CATALOGUE[self.family].response, self.family
-        if CATALOGUE[family].has_law:
+        if family in LAWS:
             return LAWS[family].draw(rng, self.stacked(eta))
         extra = np.asarray(1.0 if self.extra is None else self.extra, np.float64)
         extra = extra[:, None] if extra.ndim else extra
@@ -179,8 +180,6 @@ class ResponseDrawer:
             return np.asarray(np.sum(rng.random(eta.shape[:2])[..., None] > chance[..., :-1], axis=-1), np.float64)
         if response == "count":
             mean = _rate(eta)
-            if family == "negative_binomial":
-                mean = mean * rng.gamma(1 / np.broadcast_to(extra, eta.shape)) * extra
             return rng.poisson(np.minimum(mean, MOST_MEAN)).astype(np.float64)
         regression = self.result.regression
         assert regression is not None

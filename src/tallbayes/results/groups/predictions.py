@@ -20,7 +20,7 @@ from tallbayes.errors import InputError, explain
 from tallbayes.groups.known import KnownGroups
 from tallbayes.groups.placing import new_unit
 from tallbayes.model.catalogue import CATALOGUE
-from tallbayes.model.families import FAMILIES
+from tallbayes.model.families import FAMILIES, with_width
 from tallbayes.model.groups.mixed import extra_of, with_effects
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.links import Wanted
@@ -34,7 +34,7 @@ from tallbayes.posterior.group_predictions import GroupPredictor, MixedOutcome, 
 from tallbayes.posterior.observations import of_indicator
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import ARRAYS, Observation, Prediction, Unpredicted
-from tallbayes.results.fitted import kept_posterior
+from tallbayes.results.fitted import excess_width, kept_posterior
 from tallbayes.results.new_rows import Asked, NewRows, kept_arrays
 from tallbayes.results.result import Result
 
@@ -106,7 +106,9 @@ def _family(result: Result, encoding: Encoding) -> Model:
         options["intercept_scale"] = 1.0 if coding.intercept and coding.names else None
     if regression.noise_scale is not None:
         options["noise_scale"] = regression.noise_scale
-    return FAMILIES[regression.family](**options)
+    width = excess_width(result)
+    family = FAMILIES[regression.family](**options)
+    return family if width is None else with_width(family, width)
 
 
 def _as_fitted(terms: tuple[EffectTerm, ...], family: Model, posterior: Posterior) -> list[EffectTerm]:
@@ -131,7 +133,7 @@ def mixed_stream(
     """Predictions of a fit by a formula with groups, batch by batch."""
     mixed = Mixed.of(result, encoding)
     facts = CATALOGUE[mixed.family]
-    outcome = MixedOutcome(Wanted(mixed.family, ks), mixed.terms, mixed.extras, mixed.noise)
+    outcome = MixedOutcome(Wanted(mixed.family, ks, excess_width(result)), mixed.terms, mixed.extras, mixed.noise)
     predictor = GroupPredictor(kept_posterior(result), mixed.space, outcome, None)
     notes = (WITHOUT_INTERVAL,) if interval is not None and facts.response != "binary" else ()
     for batch in batches:
