@@ -18,7 +18,7 @@ from tallbayes.model import constraints
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.normalisers import log_normaliser
-from tallbayes.model.parts.extras import ExtraPart
+from tallbayes.model.parts.extras import ExtraPart, width_for
 from tallbayes.model.parts.laws import LAWS
 
 ROWS = 60
@@ -141,6 +141,36 @@ def test_posteriors_are_those_of_a_grid(name: str) -> None:
         found = result["mean"].value[key], result["sd"].value[key]
         assert abs(float(np.squeeze(found[0])) - mean) < 0.05 * sd, key
         assert abs(float(np.squeeze(found[1])) - sd) < 0.05 * sd, key
+
+
+def test_an_overdispersion_of_nothing_is_that_of_a_grid() -> None:
+    """Poisson counts under a negative binomial: what is next to 0 has its mean and sd, and the others theirs."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=ROWS)
+    y = rng.poisson(np.exp(0.5 + 0.5 * x)).astype(float)
+    axes = np.linspace(-0.3, 1.3, 61), np.linspace(-0.5, 1.5, 61), (np.arange(100) + 0.5) / 80
+    slope, start, excess = np.meshgrid(*axes, indexing="ij")
+    total = -0.5 * (slope**2 + (start / 10) ** 2 + excess**2)
+    for x_i, y_i in zip(x, y, strict=True):
+        total += law("negative_binomial", slope * x_i + start, {"overdispersion": excess}).logpmf(y_i)
+    weight = np.exp(total - total.max())
+    weight /= weight.sum()
+    assert weight[:, :, -1].sum() < 1e-4
+    result = tb.estimate(made("negative_binomial", intercept_scale=10.0), {"x": x[:, None], "y": y}, tolerance=0.02)
+    assert result.converged
+    for name, values in (("coefficients", slope), ("intercept", start), ("overdispersion", excess)):
+        mean = float((weight * values).sum())
+        sd = float((weight * (values - mean) ** 2).sum() ** 0.5)
+        found = result["mean"].value[name], result["sd"].value[name]
+        assert abs(float(np.squeeze(found[0])) - mean) < 0.05 * sd
+        assert abs(float(np.squeeze(found[1])) - sd) < 0.05 * sd
+
+
+def test_a_width_follows_from_the_rows() -> None:
+    y = np.random.default_rng(0).poisson(3.0, 10_000).astype(float)
+    assert width_for(y, 1.0) == 2.0**-7
+    assert width_for(y[:10], 0.1) == 0.1
+    assert width_for(np.zeros(5), 1.0) == 1.0
 
 
 @pytest.mark.parametrize("name", EXTRAS)
