@@ -98,6 +98,24 @@ def test_a_prior_s_derivatives() -> None:
     assert bend == pytest.approx(-0.5 / np.cosh(0.35) ** 2, rel=1e-4)
 
 
+def test_priors_of_extras_are_normalised() -> None:
+    """Evidences count them: sums over a grid of theta are 1."""
+    value = np.linspace(1e-4, 60, 400_001)
+    for name in ("gamma", "beta", "weibull", "negative_binomial"):
+        model = made(name)
+        assert model.parts is not None
+        part = model.parts.extras[0]
+        u = np.linspace(-40, 40, 400_001) if part.space == "positive" else part.constraint.unconstrain(value)
+        density = np.exp(part.log_density(np.asarray(u)) + part.log_constant)
+        assert float(np.sum(density[1:] * np.diff(u))) == pytest.approx(1.0, abs=1e-3)
+    cuts = made("ordinal", cut_scale=2.0).parts
+    assert cuts is not None
+    part = ExtraPart("cut_points", "ordered", cuts.extras[0].prior, 2)
+    one, other = np.meshgrid(*[np.linspace(-12, 12, 801)] * 2)
+    total = -0.5 * (one**2 + other**2) / 4 + part.log_constant
+    assert float(np.exp(total)[one < other].sum()) * 0.03**2 == pytest.approx(1.0, abs=5e-3)
+
+
 GRID = ("gamma", "beta", "exponential", "weibull", "log_normal", "zero_inflated_poisson", "hurdle_poisson")
 
 

@@ -149,7 +149,10 @@ def checks(
 def _defaults(result: Result, first: ReplicatedRows) -> list[Asked]:
     regression = result.regression
     assert regression is not None
-    names: list[Asked] = list(DEFAULTS[CATALOGUE[regression.family].response])
+    family = CATALOGUE[regression.family]
+    names: list[Asked] = list(DEFAULTS[family.response])
+    if family.has_classes:
+        return names
     return [*names, "groups"] if first.batch.groups is not None and np.any(first.batch.groups >= 0) else names
 
 
