@@ -33,8 +33,8 @@ SPACES: dict[str, Constraint] = {
     "chance": constraints.unit_interval,
     "ordered": constraints.ordered,
 }
-# Rows of which the mean of a count is taken, how many widths its half-normal has, and the least log a that is no 0.
-SAMPLE_ROWS, WIDTHS, LEAST_LOG = 2**18, 2.0, -27.0
+# Rows of which the mean of a count is taken, and the least log a that is no 0.
+SAMPLE_ROWS, LEAST_LOG = 2**18, -27.0
 # For derivatives of a smooth function of one number.
 STEP = 1e-4
 
@@ -160,12 +160,12 @@ class OfExcess:
 
 
 def width_for(y: Any, most: float) -> float:
-    """For an excess of these counts: a power of two, which more rows of the same kind seldom change."""
+    """For an excess of these counts, to a quarter of a power of two."""
     some = np.asarray(y[:SAMPLE_ROWS], np.float64)
     mean = float(some.mean()) if len(some) and np.all(np.isfinite(some)) else 0.0
     if not mean > 0:
         return most
-    return float(min(most, 2.0 ** np.round(np.log2(WIDTHS * np.sqrt(2 / len(y)) / mean))))
+    return float(min(most, 2.0 ** (np.round(4 * np.log2(np.sqrt(2 / len(y)) / mean)) / 4)))
 
 
 def coordinates(extras: tuple[ExtraPart, ...], theta: Any) -> list[Any]:
