@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import tallbayes as tb
-from tallbayes.model.families import with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Target, bind
+from tallbayes.model.parts.making import with_codes
 from tallbayes.rows.table import Table, make_table
 
 # Places: a column, ten levels, another column, three levels of another category; then the intercept.

@@ -22,10 +22,10 @@ from tallbayes.anchor.recentring import recentre
 from tallbayes.anchor.sums import Curvature
 from tallbayes.errors import ImproperPosteriorError, RankDeficientError
 from tallbayes.gaussian.arrowhead import Arrowhead
-from tallbayes.model.families import with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
+from tallbayes.model.parts.making import with_codes
 from tallbayes.rows.table import Table
 
 FLAT = float("inf")

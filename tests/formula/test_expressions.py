@@ -90,8 +90,8 @@ REFUSED = {
     "late ~ x + offset(2)": ("'offset(2)'", "with columns"),
     "late ~ x - offset(n)": ("'offset(n)'", "offset(log(exposure))"),
     "late ~ I(offset(n))": ("'I(offset(n))'", "offset(log(exposure))"),
-    "cbind(late, n) ~ x": ("'cbind'", "two rows, y = 1 and y = 0, with weights k and n - k"),
-    "late | trials(n) ~ x": ("'late | trials(n)'", "two rows, y = 1 and y = 0, with weights k and n - k"),
+    "late ~ cbind(late, n)": ("'cbind'", "on the left of a formula"),
+    "late | size(n) ~ x": ("'late | size(n)'", "cbind(k, n - k)"),
     "late ~ lag(n)": ("'lag'", "a column of the table"),
     "late ~ inverse(n)": ("'inverse'", "weekday"),
 }

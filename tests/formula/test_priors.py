@@ -43,7 +43,7 @@ def stated_model(formula, table, family, priors, **options):
     known, make = find_family(family)
     real = known.response == "real"
     design = build_design(formula, table, response=known.response, standardise_response=real, **options)
-    stated = read_priors(priors, design, known.extra)
+    stated = read_priors(priors, design, known.extras)
     return design, make_model(known, make, design, 1.0, 10.0, {}, stated), stated
 
 

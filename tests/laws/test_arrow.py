@@ -21,9 +21,9 @@ from tallbayes.anchor.mode import find_anchor
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.rates import contraction_of, hidden_among_many
 from tallbayes.gaussian.arrowhead import Arrowhead
-from tallbayes.model.families import with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.observables import Observables
+from tallbayes.model.parts.making import with_codes
 from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.paths import Plan
 

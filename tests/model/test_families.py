@@ -21,12 +21,15 @@ from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.links import LINKS, TAILS
 from tallbayes.model.model import Model, bind
+from tallbayes.model.parts.laws import LAWS
 from tallbayes.model.responses import CHECKS
 from tallbayes.model.weights import weigh
 from tallbayes.rows.table import make_table
 
 ROWS, COLUMNS, CLASSES = 300, 3, 4
-OPTIONS = {"multinomial": {"num_classes": CLASSES}}
+OPTIONS = {name: {"num_classes": CLASSES} for name in ("multinomial", "ordinal", "ordinal_probit")}
+# Those of `parts.laws` and the loss are held against SciPy in test_more_families.
+PLAIN = sorted(name for name, record in CATALOGUE.items() if record.is_plain)
 KNOWN_NOISE = {"linear": {"noise_scale": 0.8}, "student_t": {"noise_scale": 0.8, "degrees_of_freedom": 3.0}}
 
 
@@ -101,17 +104,20 @@ def test_every_family_has_its_record() -> None:
     for name, record in CATALOGUE.items():
         model = FAMILIES[name](**OPTIONS.get(name, {}))
         assert model.family == record.name == name
-        assert record.response in (*CHECKS, "class")
+        assert record.response in (*CHECKS, "class", "ordered")
         assert record.link in LINKS
         assert record.tail is None or record.tail in TAILS
-        assert (record.response == "count") == (record.tail is not None)
-        assert set(model.constraints or ()) == ({record.extra.name} if record.extra else set())
+        assert (record.response == "count" and record.is_plain) == (record.tail is not None)
+        assert not record.has_law or name in LAWS
+        names = [extra.name for extra in record.extras]
+        assert sorted(model.constraints or ()) == names
+        assert all(name > "intercept" or record.response == "ordered" for name in names)
 
 
 @pytest.mark.parametrize(
     "intercept", [pytest.param(False, marks=pytest.mark.slow), True], ids=["no intercept", "intercept"]
 )
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_family_is_the_model_written_by_hand(name, intercept, table_of):
     """Differences of values, gradients and Hessians in R^d: constants that do not depend on theta cancel."""
     model = FAMILIES[name](prior_scale=2.0, intercept_scale=5.0 if intercept else None, **OPTIONS.get(name, {}))

@@ -13,6 +13,7 @@ from scipy.stats import binom
 
 import tallbayes as tb
 from tallbayes.model.linear import Layout
+from tallbayes.results.checks.batches import RowBatch
 from tallbayes.results.checks.check import Check
 from tallbayes.results.checks.responses import ResponseDrawer
 from tallbayes.results.parts import Regression
@@ -104,7 +105,8 @@ def test_the_errors_of_mean_and_sd_are_those_of_draws() -> None:
 def drawer(family: str, extra: Any = None, **options: Any) -> ResponseDrawer:
     regression = Regression(family, 1, False, 0, noise_scale=extra, **options)
     result: Any = type("Bare", (), {"regression": regression, "encoding": None})()
-    return ResponseDrawer(result, draws=None, layout=Layout(), mixed=None, extra=extra)  # type: ignore[arg-type]
+    places = np.full((100, 1), np.log(extra)) if family == "negative_binomial" else np.empty((0, 0))
+    return ResponseDrawer(result, None, Layout(), None, extra, places)  # type: ignore[arg-type]
 
 
 FAMILIES = {
@@ -117,15 +119,19 @@ FAMILIES = {
 }
 
 
+# Nothing of them is read by most families.
+NO_ROWS = RowBatch(np.empty(0, int), np.empty((0, 1)), np.empty(0))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_responses_have_the_mean_and_variance_of_their_family(family: str) -> None:
     """Within 5 standard errors: false alarm 6e-7 each."""
     extra, options, mean, variance = FAMILIES[family]
     made = drawer(family, extra, **options)
     eta = np.full((100, 1_000), 0.4)
-    y = made.responses(eta, np.random.default_rng(1)).ravel()
+    y = made.responses(eta, NO_ROWS, np.random.default_rng(1)).ravel()
     variance = mean * (1 - mean) if variance is None else variance
-    assert np.allclose(made.means(eta), mean)
+    assert np.allclose(made.means(eta, NO_ROWS), mean)
     assert abs(y.mean() - mean) < 5 * (variance / y.size) ** 0.5
     spread = ((y - mean) ** 2).std() / y.size**0.5
     assert abs(((y - mean) ** 2).mean() - variance) < 5 * spread
@@ -134,7 +140,7 @@ def test_responses_have_the_mean_and_variance_of_their_family(family: str) -> No
 def test_classes_come_as_often_as_their_chances() -> None:
     made = drawer("multinomial")
     eta = np.broadcast_to(np.array([0.5, -1.0]), (100, 1_000, 2))
-    y = made.responses(eta, np.random.default_rng(1))
+    y = made.responses(eta, NO_ROWS, np.random.default_rng(1))
     chance = np.exp([0.0, 0.5, -1.0]) / np.exp([0.0, 0.5, -1.0]).sum()
     for k in range(3):
         assert abs(np.mean(y == k) - chance[k]) < 5 * (chance[k] * (1 - chance[k]) / y.size) ** 0.5

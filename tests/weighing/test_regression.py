@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.model.families import with_codes
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model, bind
+from tallbayes.model.parts.making import with_codes
 from tallbayes.model.weights import weigh
 from tallbayes.setup.preparation import check_data
 from tallbayes.weighing import regression as module

@@ -23,7 +23,7 @@ from tallbayes.errors import TallbayesError, explain
 
 KEYWORDS = (
     "family|tolerance|relative_tolerance|absolute_tolerance|prior_scale|intercept_scale|group_scale|missing|unknown|weights|offset"
-    "|noise_scale|degrees_of_freedom|interval_tolerance|seed|max_seconds|max_evaluations|method"
+    "|noise_scale|degrees_of_freedom|level|interval_tolerance|seed|max_seconds|max_evaluations|method"
 )
 
 _Formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)

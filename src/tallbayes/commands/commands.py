@@ -48,7 +48,7 @@ from tallbayes.watch import watching
 STOPPED_EARLY = 3
 ACCURACIES = ("tolerance", "relative_tolerance", "absolute_tolerance")
 MODEL = ("prior_scale", "intercept_scale", "group_scale", "missing", "weights", "offset")
-FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom")
+FAMILY_OPTIONS = ("noise_scale", "degrees_of_freedom", "level")
 BUDGETS = ("seed", "max_seconds", "max_evaluations", "interval_tolerance")
 ASKED = (*ACCURACIES, *MODEL, *FAMILY_OPTIONS, *BUDGETS, "raw", "standardise", "method", "prior")
 SECONDS_TO_CONNECT = 15

@@ -90,6 +90,7 @@ MODEL = (
     option("--offset", "added to the linear predictor, such as a log exposure", "COLUMN"),
     number("--noise-scale", "linear, student_t: known, in the response's units", "S"),
     number("--degrees-of-freedom", "student_t only; default 4", "NU"),
+    number("--level", "quantile only: of which quantile; default 0.5", "P"),
 )
 
 INGEST = Command(

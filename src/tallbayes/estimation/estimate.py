@@ -30,10 +30,12 @@ from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.method import Method, check_method
 from tallbayes.methods.weighted import Weighted, weighted_first
 from tallbayes.model.model import Model
+from tallbayes.model.parts.making import settled
 from tallbayes.programs.later import jax
 from tallbayes.progress import Report, in_phase, reporter, teller
 from tallbayes.results.parts import Cost
 from tallbayes.results.result import Result
+from tallbayes.rows.on_disk import Stored
 from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import bind_rows, check_data
 from tallbayes.setup.quantities import read_quantities
@@ -93,6 +95,8 @@ def estimate(
         hint = "interval_tolerance=None, or tb.Weighted()"
         raise InputError(explain("a posterior that is kept, for its intervals", "replicates, which keep none", hint))
     check_intervals(interval_tolerance, keep_posterior, method)
+    known = data.rows() if isinstance(data, Stored) else data
+    model = settled(model, known) if isinstance(model, Model) else model
     accuracy, rows = Accuracy(*given, interval_tolerance), (model, data, weights)
     question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)
     require_shrinkable(question, method_given=given_method)

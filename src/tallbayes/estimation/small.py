@@ -20,10 +20,12 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimation.question import Question, read_changes
 from tallbayes.estimation.weighed import HandedOver, conclude_weighed, finish_weighing
 from tallbayes.estimator.estimands import Estimands, Quantity, resolve_tolerances
+from tallbayes.gaussian.quadrature import normal_rule
 from tallbayes.methods.weighted import Weighted
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.model import Model
 from tallbayes.model.observables import Observables
+from tallbayes.model.parts.extras import ExtraPart
 from tallbayes.model.weights import weigh
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
@@ -82,29 +84,41 @@ class SmallTable:
     def _constrained(self, moves: Floats) -> Floats:
         """How far theta moves when u does."""
         moved = moves.copy()
-        for each in self._positive:
-            moved[:, each] = np.exp(self.anchor.mode[each]) * np.expm1(moves[:, each])
+        for each, extra in self._extras:
+            centre = self.anchor.mode[each]
+            if extra.space == "positive":
+                moved[:, each] = np.exp(centre) * np.expm1(moves[:, each])
+            else:
+                moved[:, each] = extra.curve(centre + moves[:, each])[0] - extra.curve(centre)[0]
         return moved
 
     @property
-    def _positive(self) -> list[int]:
-        extras = self.regression.layout.extras
-        return list(range(self.regression.dimension - extras, self.regression.dimension))
+    def _extras(self) -> list[tuple[int, ExtraPart]]:
+        """With their places."""
+        extras = self.regression.extras
+        return list(enumerate(extras, self.regression.dimension - len(extras)))
 
     def reported(self) -> Floats:
         """What is reported at the centre."""
         theta = self.anchor.mode.copy()
-        theta[self._positive] = np.exp(theta[self._positive])
+        for each, extra in self._extras:
+            theta[each] = extra.curve(theta[each])[0]
         return self.matrix @ theta + (0.0 if self.reading.offset is None else self.reading.offset)
 
     def gaussian(self) -> Floats:
-        """E of `values` under the Gaussian: exact, also of exp of a normal number."""
+        """E of `values` under the Gaussian: exact, also of exp of a normal number; of others by a rule."""
         first = np.zeros(len(self.matrix))
         second = np.sum((self.matrix @ self.anchor.whitening) ** 2, axis=1)
-        for each in self._positive:
+        for each, extra in self._extras:
             (rows,) = np.nonzero(self.matrix[:, each])
-            scale = self.matrix[rows, each] * np.exp(self.anchor.mode[each])
             growth = float(self.anchor.covariance[each, each])
+            if extra.space != "positive":
+                centre, (nodes, weights) = self.anchor.mode[each], normal_rule(np.sqrt(growth))
+                moved = extra.curve(centre + np.sqrt(growth) * nodes)[0] - extra.curve(centre)[0]
+                first[rows] = self.matrix[rows, each] * (weights @ moved)
+                second[rows] = self.matrix[rows, each] ** 2 * (weights @ moved**2)
+                continue
+            scale = self.matrix[rows, each] * np.exp(self.anchor.mode[each])
             first[rows] = scale * np.expm1(growth / 2)
             second[rows] = scale**2 * (np.exp(2 * growth) - 2 * np.exp(growth / 2) + 1)
         return np.concatenate([first, second])
@@ -152,8 +166,10 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         return HandedOver("weights: no Gaussian that is one was found")
     if isinstance(found, HandedOver):
         return found
-    if regression.stated is not None and endless_tails(regression, found, regression.stated.heavy(found.sd)):
-        return HandedOver(HEAVY)
+    if regression.stated is not None:
+        heavy = regression.stated.heavy(found.sd[: regression.dimension - regression.layout.extras])
+        if endless_tails(regression, found, heavy):
+            return HandedOver(HEAVY)
     reading, matrix = reading_of(model, rows, width)
     proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)
     source = SmallTable(regression, found, reading, proposal, matrix)
@@ -221,6 +237,9 @@ def _applies(asked: Question) -> bool:
     model = asked.model
     if getattr(model, "groups", None) is not None:
         return False
+    parts = getattr(model, "parts", None)
+    if parts is not None and not all(extra.is_scalar for extra in parts.extras):
+        return False
     # Of smooths the predictor is not linear in what is drawn.
     is_linear = getattr(model, "is_as_made", False) and model.predictor is not None
     is_family = is_linear and (model.report is None or model.flat_report is not None)
@@ -285,8 +304,10 @@ def reading_of(model: Model, rows: Any, width: int) -> tuple[Reading, Floats]:
         "coefficients": (layout.heads, width) if by_class else (width,),
         "intercept": (layout.heads,) if by_class else (),
     }
-    kinds = {name: "real" if name in shapes else "positive" for name in scales}
-    parts = tuple(Part(kinds[name], (), shapes.get(name, ())) for name in scales)
+    extras = {} if model.parts is None else {extra.name: extra for extra in model.parts.extras}
+    parts = tuple(
+        Part(*extras[name].reading, ()) if name in extras else Part("real", (), shapes[name]) for name in scales
+    )
     size = sum(part.size for part in parts)
     if model.flat_report is None:
         one = {name: Structure.leaf(part.shape) for name, part in zip(scales, parts, strict=True)}

@@ -5,7 +5,7 @@
 c(y_i) is what a family's density of one row leaves out, s the scale that the response was divided by, and C what the
 priors leave out:
 
-    normal             -log(2 pi) / 2 - log scale               half-normal        log 2 more
+    normal             -log(2 pi) / 2 - log scale               extras             as their laws have it (`extras`)
     others             - log scale - log normaliser             (`model.priors.laws`)
     partial r of LKJ   -log B(1/2, a + 1), r ~ (1 - r^2)^a      effects by group   -log(2 pi) / 2, every number
 
@@ -25,6 +25,7 @@ from tallbayes.anchor.ascent import named
 from tallbayes.errors import InputError, explain
 from tallbayes.evidence.densities import log_priors
 from tallbayes.groups.units import rows_that_count
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.mixed import powers_of
 from tallbayes.model.model import FamilyParts, Target
@@ -56,6 +57,11 @@ def _own_scales(parts: FamilyParts) -> dict[str, Any]:
     for smooth in parts.smooths:
         scale[smooth.places] = 1.0
     return {**parts.scales, "coefficients": scale}
+
+
+def _of_coefficients(parts: FamilyParts) -> dict[str, Any]:
+    """Those of coefficients and an intercept alone."""
+    return {name: scale for name, scale in _own_scales(parts).items() if name in parts.own}
 
 
 def _flat_of_family(target: Target, columns: Sequence[str]) -> list[str]:
@@ -96,10 +102,10 @@ def log_constant(target: Target, table: Table) -> float:
     scale = float(np.asarray(table.units["response_scale"])) if _has_scale(table) else 1.0
     total, weight = 0.0, 0.0
     closed = target.integrated is not None and not isinstance(target.integrated.integral, GroupIntegral)
-    for y, w in _responses(table):
+    for own, w in _responses(table):
         weight += float(w.sum())
-        if y is not None:
-            total += float(w @ log_normaliser(target.noise, {"y": y}))
+        if own is not None:
+            total += float(w @ log_normaliser(target.noise, own))
     if closed:
         # The closed form counts the noise's scale itself, and may have no rows left.
         total = -weight * LOG_TWO_PI / 2
@@ -114,9 +120,10 @@ def of_priors(parts: FamilyParts, shapes: dict[str, tuple[int, ...]]) -> float:
     """C, for parameters of these shapes."""
     stated, smooth = parts.priors, sum(len(each.information) for each in parts.smooths)
     if stated is None:
-        total = _of_gaussians(_own_scales(parts), shapes)
+        total = _of_gaussians(_of_coefficients(parts), shapes)
     else:
         total = stated.log_constant(shapes) - smooth * LOG_TWO_PI / 2
+    total += sum(extra.log_constant for extra in parts.extras)
     for each in parts.smooths:
         total -= LOG_TWO_PI / 2 + float(np.log(each.scale)) - float(np.log(2))
     for place, term in enumerate(parts.terms):
@@ -136,8 +143,6 @@ def _of_gaussians(scales: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...
     for name, scale in scales.items():
         each = np.broadcast_to(np.asarray(scale, np.float64), shapes[name])
         total -= each.size * LOG_TWO_PI / 2 + float(np.sum(np.log(each)))
-        if name not in ("coefficients", "intercept"):
-            total += each.size * float(np.log(2))
     return total
 
 
@@ -151,8 +156,8 @@ def _has_scale(table: Table) -> bool:
     return isinstance(table.units, dict) and "response_scale" in table.units
 
 
-def _responses(table: Table) -> Iterator[tuple[Floats | None, Floats]]:
-    """Responses and weights, a chunk at a time; of units of sums there are weights alone."""
+def _responses(table: Table) -> Iterator[tuple[dict[str, Floats] | None, Floats]]:
+    """Responses, what is told beside them, and weights, a chunk at a time; of units of sums there are weights alone."""
     rows = table.rows
     if "sums" in rows:
         yield None, np.asarray(rows["count"], np.float64)[: table.num_rows]
@@ -160,8 +165,8 @@ def _responses(table: Table) -> Iterator[tuple[Floats | None, Floats]]:
     inner = rows.get("rows", rows)
     for start in range(0, table.num_rows, CHUNK_ROWS):
         part = slice(start, min(start + CHUNK_ROWS, table.num_rows))
-        y = np.asarray(np.asarray(inner["y"])[part], np.float64)
-        w = np.ones(y.shape) if WEIGHT not in inner else np.asarray(np.asarray(inner[WEIGHT])[part], np.float64)
+        own = {name: np.asarray(np.asarray(inner[name])[part], np.float64) for name in ("y", *BESIDE) if name in inner}
+        w = np.ones(own["y"].shape) if WEIGHT not in inner else np.asarray(np.asarray(inner[WEIGHT])[part], np.float64)
         if "rows" in rows:
             w = w * rows_that_count(rows, part)
-        yield y.ravel(), w.ravel()
+        yield {name: each.ravel() for name, each in own.items()}, w.ravel()

@@ -18,7 +18,7 @@ from tallbayes.evidence.gaussians import laplace
 from tallbayes.evidence.integration import Integration, IntegrationEnd
 from tallbayes.model.model import Target
 from tallbayes.model.weights import WEIGHT
-from tallbayes.results.fitted import fitted_with_prior, kept_posterior
+from tallbayes.results.fitted import fitted_with_prior, kept_posterior, require_law
 from tallbayes.results.result import Result
 from tallbayes.rows.table import Table
 
@@ -37,6 +37,7 @@ def evidence(
     """log p(y) of what a result was fitted to; see `Result.evidence`."""
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not tolerance > 0:
         raise InputError(explain("a tolerance > 0, in nats", repr(tolerance), "0.01"))
+    require_law(result, "an evidence")
     begun, anchor, fitted = time.monotonic(), kept_posterior(result).anchor, fitted_with_prior(result)
     target, table = fitted.target, fitted.table
     require_proper(target, anchor.mode, _columns(result))

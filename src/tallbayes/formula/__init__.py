@@ -5,7 +5,7 @@ coding          the columns that the terms make, learnt from all rows and applie
 functions       what formulas know beside formulaic's own, by the names of other packages
 smooths         s(x): curves whose smoothness is learnt
 groups          terms with bars, (1 + x | g): of every row its group, and the effects that groups have
-outcomes        the left side as the numbers of a family
+response        the left side as the numbers of a family
 collinearity    columns that are combinations of others, whatever the number of levels
 standardising   columns of numbers about their means, in units of their spreads
 encoding        what a fit remembers of its formula, for new rows

@@ -71,7 +71,7 @@ def _in_memory(request: Request, parsed: Parsed, source: Source) -> Design:
         arrays |= {"codes": done.codes}
     if coding.names and not coding.dense:
         del arrays["x"]
-    arrays |= {} if offset is None else {"offset": offset}
+    arrays |= outcome.beside | ({} if offset is None else {"offset": offset})
     known = tuple(group_encoding(term, rows, encoding.units, request.rule) for term in parsed.groups)
     groups = tuple(each.encode(rows) for each in known)
     return Design(arrays, weights, total - len(y), replace(encoding, groups=known), notes, groups)

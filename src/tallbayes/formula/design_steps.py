@@ -20,7 +20,7 @@ from tallbayes.formula.encoding import Encoding, offset_of
 from tallbayes.formula.expressions import Parsed, parse, powers
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.groups.terms import take_groups
-from tallbayes.formula.outcomes import Outcome, read_outcome
+from tallbayes.formula.response.outcomes import Outcome, read_outcome
 from tallbayes.formula.standardising import read_rule
 from tallbayes.rows.columns import kind_of, levels_of
 from tallbayes.rows.on_disk import Stored

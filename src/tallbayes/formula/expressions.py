@@ -24,6 +24,7 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.formula.functions.dots import unusable
 from tallbayes.formula.functions.names import ELEMENTWISE, ELSEWHERE, with_categories
+from tallbayes.formula.response.left import call_of, without_bar
 from tallbayes.formula.smooths.basis import require_call
 from tallbayes.model.catalogue import TRIALS
 from tallbayes.rows.columns import PARTS, not_a_part, parts_in, quote_parts, require
@@ -91,6 +92,13 @@ class Parsed:
         """Whether the left side is a column as it is."""
         return (quoted_name(self.left) or self.left,) == self.left_columns
 
+    @property
+    def left_parts(self) -> tuple[str, ...]:
+        """The expressions of the left side that have to be worked out."""
+        call = call_of(self.left)
+        parts = (self.left,) if call is None else call.parts
+        return tuple(part for part in parts if (quoted_name(part) or part) not in self.left_columns)
+
 
 def parse(formula: str, source: Source, apart: Iterable[str] = (), groups: tuple[GroupTerm, ...] = ()) -> Parsed:
     """Check a formula against the columns of a source; a dot stands for all columns but the left side's and `apart`.
@@ -98,19 +106,29 @@ def parse(formula: str, source: Source, apart: Iterable[str] = (), groups: tuple
     `groups` are the terms that its bars were.
     """
     left, right = (quote_parts(side) for side in cut(formula))
+    left = without_bar(left)
     _refuse_bar(left)
     right, offset = _take_offsets(right)
     names = (*source.names, *parts_in(f"{left} {right} {offset}"))
-    response = read_expression(quoted_name(left) or left, names) if left else None
-    if response is None or SMOOTH in response.functions:
+    if not left:
         raise InputError(explain("a response on the left of ~", repr(formula), "'late ~ hour + carrier'"))
-    right, left_out, useless = _write_out_dots(right, {*response.columns, *apart}, source)
+    response = _columns_on_left(left, names, formula)
+    right, left_out, useless = _write_out_dots(right, {*response, *apart}, source)
     added = read_expression(offset, names) if offset else Expression((), frozenset())
     if offset and (added.functions & (STATEFUL | {"C"}) or not added.columns):
         raise _no_offset(f"offset({offset})")
-    columns = response.columns, read_side(right, names)
+    columns = response, read_side(right, names)
     within = [_columns_of(group, source.names) for group in groups]
     return Parsed(left, right, *columns, offset, added.columns, left_out, useless, groups, tuple(chain(*within)))
+
+
+def _columns_on_left(left: str, names: Sequence[str], formula: str) -> tuple[str, ...]:
+    """What a response reads."""
+    call = call_of(left) if left not in names else None
+    read = [read_expression(quoted_name(part) or part, names) for part in ((left,) if call is None else call.parts)]
+    if any(SMOOTH in each.functions for each in read):
+        raise InputError(explain("a response on the left of ~", repr(formula), "'late ~ hour + carrier'"))
+    return tuple(dict.fromkeys(column for each in read for column in each.columns))
 
 
 def _columns_of(group: GroupTerm, names: Sequence[str]) -> tuple[str, ...]:

@@ -25,24 +25,26 @@ from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups
 from tallbayes.formula.priors.stated import StatedPriors, family_priors, read_priors
-from tallbayes.formula.priors.words import design_notes, prior_note
+from tallbayes.formula.priors.words import design_notes, prior_note, usual_laws
 from tallbayes.formula.smooths.fit import require_own_scale, smoothed
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
-from tallbayes.model.catalogue import ALIASES, CATALOGUE, TRIALS, Extra, Family
-from tallbayes.model.families import FAMILIES, with_codes
+from tallbayes.model.catalogue import ALIASES, CATALOGUE, Extra, Family
+from tallbayes.model.families import FAMILIES
 from tallbayes.model.linear import Indexed
 from tallbayes.model.model import Model
+from tallbayes.model.parts.making import settled, with_codes
 from tallbayes.moments import Floats
 from tallbayes.progress import reporter, teller
 from tallbayes.results.fitted import FitTable
 from tallbayes.results.parts import Tolerance
 from tallbayes.results.result import Result
+from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.sources import open_source
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
 NOTHING_STATED = StatedPriors({})
-OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes", "priors")
+OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes", "cut_scale", "priors")
 
 
 def fit(
@@ -118,7 +120,7 @@ def fit(
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = coefficient_scales(prior_scale, design.names)
-        stated = read_priors(priors, design, unknown_extra(known, chosen))
+        stated = read_priors(priors, design, unknown_extras(known, chosen))
         require_own_scale(prior_scale, design)
         try:
             model = make_model(known, make, design, scales, intercept_scale, chosen, stated, group_scale)
@@ -129,7 +131,7 @@ def fit(
                 result = estimate(model, design.rows, quantities, **asked)
         except PosteriorError as error:
             raise _by_column(error, design.names) from error
-    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated)
+    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated, usual_laws(model))
     notes = (*_family_notes(family), said, *design_notes(design, stated))
     column = None if offset is None else offset if isinstance(offset, str) else ""
     kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
@@ -182,27 +184,31 @@ def make_model(
     group_scale: Any = 1.0,
 ) -> Model:
     """The family's model for a design, reporting in the table's units; an intercept alone is a column of ones."""
-    priors: dict[str, Any] = {
-        "prior_scale": scales,
-        "intercept_scale": intercept_scale if design.intercept else None,
-    }
-    if not design.names:
+    ordered = family.response == "ordered"
+    priors: dict[str, Any]
+    if ordered:
+        _require_slopes(design)
+        priors = {"prior_scale": scales, "cut_scale": intercept_scale}
+    elif not design.names:
         priors = {"prior_scale": intercept_scale}
-    unknown = unknown_extra(family, chosen)
+    else:
+        priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
+    extras = unknown_extras(family, chosen)
     if stated:
-        priors["priors"] = family_priors(stated, design, scales, intercept_scale, unknown)
-    if family.response == "class":
+        priors["priors"] = family_priors(stated, design, scales, intercept_scale, extras)
+    if family.has_classes:
         chosen = chosen | {"num_classes": len(design.encoding.classes or ())}
-    extra = family.extra
-    given = None if extra is None else chosen.get(extra.name)
-    if extra is not None and extra.has_units and isinstance(given, int | float | np.number):
-        chosen = chosen | {extra.name: given / design.encoding.response_scale}
-    model = make(**priors, **chosen)
+    for extra in family.extras:
+        given = chosen.get(extra.name)
+        if extra.has_units and isinstance(given, int | float | np.number):
+            chosen = chosen | {extra.name: given / design.encoding.response_scale}
+    rows = design.rows.rows() if isinstance(design.rows, Stored) else design.rows
+    model = settled(make(**priors, **chosen), rows)
     coding = design.encoding.coding
     if coding.indexed:
         categories = tuple((term.first, term.count) for term in coding.indexed)
         model = with_codes(model, Indexed(len(coding.names), coding.dense, categories))
-    model = smoothed(in_own_units(model, design.encoding, unknown, family.by_class), design, group_scale)
+    model = smoothed(in_own_units(model, design.encoding, extras, family.by_class, ordered), design, group_scale)
     return _with_words(model, stated) if stated else model
 
 
@@ -212,9 +218,20 @@ def _with_words(model: Model, stated: StatedPriors) -> Model:
     return replace(model, parts=model.parts._replace(words=stated.words))
 
 
-def unknown_extra(family: Family, chosen: Mapping[str, Any]) -> Extra | None:
-    """The parameter beside the coefficients, where it is not known beforehand."""
-    return None if family.extra is None or chosen.get(family.extra.name) is not None else family.extra
+def unknown_extras(family: Family, chosen: Mapping[str, Any]) -> tuple[Extra, ...]:
+    """The parameters beside the coefficients that are not known beforehand."""
+    return tuple(each for each in family.extras if chosen.get(each.name) is None)
+
+
+def _require_slopes(design: Design) -> None:
+    """Cut points take the place of an intercept: without it columns are not about their means, and there are none of
+    an intercept alone."""
+    if not design.intercept:
+        hint = "leave out the 0: cut points stand for the intercept"
+        raise InputError(explain("an ordinal formula with its intercept", "one without", hint))
+    if not design.names:
+        hint = "family='multinomial' for the chances of the classes alone"
+        raise InputError(explain("a term beside the cut points", "none", hint))
 
 
 def _described(notes: tuple[str, ...], encoding: Any, table: FitTable, result: Result) -> Result:
@@ -256,11 +273,10 @@ def find_family(family: Any) -> tuple[Family, Callable[..., Model]]:
 
 
 def _family_notes(family: Any) -> tuple[str, ...]:
-    """What is meant by another package's name of a family."""
-    if not isinstance(family, str) or family not in ALIASES:
-        return ()
-    trials = f", whose rows are single trials; {TRIALS}" if family == "binomial" else ""
-    return (f"family: {family} is {ALIASES[family]} here{trials}",)
+    """What is meant by another package's name of a family, and what there is to be known of it."""
+    known, _ = find_family(family)
+    alias = (f"family: {family} is {known.name} here",) if isinstance(family, str) and family in ALIASES else ()
+    return (*alias, *((known.note,) if known.note else ()))
 
 
 def require_options(chosen: Mapping[str, Any], options: Mapping[str, Any], make: Callable[..., Any]) -> None:

@@ -32,7 +32,8 @@ from tallbayes.formula.design_steps import (
 from tallbayes.formula.encoding import Encoding, refuse_missing
 from tallbayes.formula.expressions import Parsed
 from tallbayes.formula.groups.design import GroupDesign, GroupEncoding, GroupSurvey, effects_side
-from tallbayes.formula.outcomes import response_numbers
+from tallbayes.formula.response.left import call_of
+from tallbayes.formula.response.outcomes import CLASSES, response_numbers
 from tallbayes.formula.standardising import Standardiser, is_centred, require_rows, standardised_blocks
 from tallbayes.formula.survey import CompleteRows, Learnt, survey
 from tallbayes.model.weights import WEIGHT, require_weights
@@ -133,7 +134,8 @@ class Measured:
             y, offset = in_units(self.request, self.encoding, outcome.y, offset)
             rest = {
                 name: array for name, array in (("y", y), ("offset", offset), (WEIGHT, weights)) if array is not None
-            } | _group_fields(self.encoding.groups, batch)
+            }
+            rest |= outcome.beside | _group_fields(self.encoding.groups, batch)
             for start, stop, columns in self._columns(batch):
                 yield {**columns, **{name: array[start:stop] for name, array in rest.items()}}
 
@@ -186,7 +188,8 @@ def _measure(request: Request, parsed: Parsed, learnt: Learnt, effects: Sequence
 
 def _class_levels(parsed: Parsed, learnt: Learnt, kind: str) -> np.ndarray | None:
     """The numbers that stand for classes, from a pass over the response alone; no more than are refused anyway."""
-    if kind != "class":
+    call = call_of(parsed.left)
+    if kind not in CLASSES or (call is not None and "levels" in call.options):
         return None
     found = np.empty(0)
     for batch in learnt.rows:

@@ -96,7 +96,7 @@ def survey(parsed: Parsed, rows: CompleteRows, indexing: bool = True) -> Learnt:
     """Learn a formula from rows, in one pass over them if its terms ask for that, else from the first."""
     factors = dict.fromkeys(factor for term in terms_of(parsed.right) for factor in term.factors)
     right = [factor.expr for factor in factors if factor.eval_method.value != "literal"]
-    texts = right if parsed.is_column else [*right, parsed.left]
+    texts = [*right, *parsed.left_parts]
     names = rows.columns
     calls = calls_of([text for text in texts if text not in names], names)
     if rows.stored.num_rows <= SAMPLE_ROWS:
@@ -133,9 +133,8 @@ def _learn(
     right = table.select(parsed.right_columns or parsed.left_columns)
     coding = learn(parsed.right, parsed.right_columns, right, indexing)
     states: dict[str, Any] = {}
-    if not parsed.is_column:
-        found = evaluate_expression(parsed.left, table.select(parsed.left_columns))
-        states = found.model_spec.transform_state
+    for part in parsed.left_parts:
+        states |= evaluate_expression(part, table.select(parsed.left_columns)).model_spec.transform_state
     texts = [name for name in table.column_names if kind_of(table.column(name)) == "categories"]
     return Learnt(
         replace(coding, states=put_right(coding.states)),

@@ -1,6 +1,7 @@
 """Units: coefficients of standardised columns, reported as coefficients of the owner's own columns.
 
     b_j = s_y theta_j / s_j,     b_0 = m_y + s_y (theta_0 - sum_j m_j theta_j / s_j),     noise = s_y noise_scale
+    cut points  c_k + sum_j m_j theta_j / s_j
 
 m and s are the means and scales of columns and response (0 and 1 where they were left as they are). They are handed
 to the report as arrays, so that one compiled program serves all tables of a shape. The equation is here for every
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,35 +40,52 @@ def own_intercept(intercept: Any, slopes: Any, units: Any) -> Any:
 
 
 def own_extra(value: Any, extra: Extra, units: Any) -> Any:
-    """The parameter beside the coefficients."""
+    """A parameter beside the coefficients."""
     return value * (units["response_scale"] if extra.has_units else 1.0)
 
 
-def in_own_units(model: Model, encoding: Encoding, extra: Extra | None = None, by_class: bool = False) -> Model:
+def own_cuts(cuts: Any, slopes: Any, units: Any) -> Any:
+    """Cut points c_k, given b_j, along the last axis."""
+    return cuts + (slopes @ units["means"])[..., None]
+
+
+def in_own_units(
+    model: Model, encoding: Encoding, extras: tuple[Extra, ...] = (), by_class: bool = False, ordered: bool = False
+) -> Model:
     """The model with its parameters reported by the names of the columns, in the table's units.
 
-    `extra` is the parameter beside the coefficients, if there is one. With `by_class` there is such a report for every
-    class but the first, under the class's name.
+    `extras` are the parameters beside the coefficients. With `by_class` there is such a report for every class but the
+    first, under the class's name; what is `ordered` has cut points in place of an intercept.
     """
-    names = (INTERCEPT,) * encoding.coding.intercept + encoding.coding.names + ((extra.name,) if extra else ())
+    intercept = encoding.coding.intercept and not ordered
+    cuts = cut_names(encoding.classes or ()) if ordered else ()
+    beside = tuple(extra.name for extra in extras if extra.size)
+    names = (INTERCEPT,) * intercept + encoding.coding.names + cuts + beside
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(explain("columns of other names", f"one called {twice!r}", "rename it"))
     units = {each: np.asarray(getattr(encoding, each), np.float64) for each in UNITS}
     classes = tuple(str(each) for each in encoding.classes[1:]) if by_class and encoding.classes else ()
-    report = partial(_report, names, encoding.coding.intercept, extra, classes)
-    flat = partial(_flat_report, encoding.coding.intercept, extra)
+    report = partial(_report, names, intercept, extras, classes)
+    flat = partial(_flat_report, intercept, extras)
     structure = _structure(names, classes)
-    return replace(
-        model, report=report, flat_report=flat, units=units, structure=structure, affine_report=extra is None
-    )
+    return replace(model, report=report, flat_report=flat, units=units, structure=structure, affine_report=not extras)
+
+
+def cut_names(classes: tuple[Any, ...]) -> tuple[str, ...]:
+    """Of cut points, by the classes that they part.
+
+    >>> cut_names(("low", "middle", "high"))
+    ('low|middle', 'middle|high')
+    """
+    return tuple(f"{below}|{above}" for below, above in pairwise(classes))
 
 
 def _report(
-    names: tuple[str, ...], intercept: bool, extra: Extra | None, classes: tuple[str, ...], theta: Any, units: Any
+    names: tuple[str, ...], intercept: bool, extras: tuple[Extra, ...], classes: tuple[str, ...], theta: Any, units: Any
 ) -> Any:
     # Traced anew for every program of a run: a fifth of the time of as many indexings.
-    columns = list(jnp.unstack(_own(intercept, extra, theta, units), axis=-1))
+    columns = list(jnp.unstack(_own(intercept, extras, theta, units), axis=-1))
     if not classes:
         return dict(zip(names, columns, strict=True))
     return {
@@ -75,13 +94,13 @@ def _report(
     }
 
 
-def _flat_report(intercept: bool, extra: Extra | None, theta: Any, units: Any) -> Any:
-    own = _own(intercept, extra, theta, units)
+def _flat_report(intercept: bool, extras: tuple[Extra, ...], theta: Any, units: Any) -> Any:
+    own = _own(intercept, extras, theta, units)
     return functions_of(own).ravel(own)
 
 
-def _own(intercept: bool, extra: Extra | None, theta: Any, units: Any) -> Any:
-    """Intercept, slopes and extra along the last axis, class by class."""
+def _own(intercept: bool, extras: tuple[Extra, ...], theta: Any, units: Any) -> Any:
+    """Intercept, slopes and extras along the last axis, class by class."""
     parts = theta if isinstance(theta, dict) else {"coefficients": theta}
     if intercept and "intercept" not in parts:
         # An intercept by itself is the coefficient of a column of ones.
@@ -91,8 +110,9 @@ def _own(intercept: bool, extra: Extra | None, theta: Any, units: Any) -> Any:
     columns = [slopes]
     if intercept:
         columns.insert(0, own_intercept(parts["intercept"], slopes, units)[..., None])
-    if extra:
-        columns.append(own_extra(parts[extra.name], extra, units)[..., None])
+    for extra in extras:
+        own = parts[extra.name]
+        columns.append(own_extra(own, extra, units)[..., None] if extra.size else own_cuts(own, slopes, units))
     return functions_of(columns[-1]).concatenate(columns, axis=-1)
 
 

@@ -36,16 +36,24 @@ CLOSE_FOR_SAMPLE, CLOSE = 0.1, 0.02
 NEAR = 0.5
 WIDE, MORE_CLIMBS = 3.0, 3
 MOST_STEPS = 40
+# As far as a height may fall and be the same.
+ROUNDING = 1e-9
 
 
 @dataclass
 class Following:
-    """The marginal log posterior as a function of u, with nodes that follow; counts the units it reads."""
+    """The marginal log posterior as a function of u, with nodes that follow; counts the units it reads.
+
+    Nodes are looked for from those of the highest point so far: a step too far, from whose nodes there is no way back,
+    leaves none behind.
+    """
 
     target: Target
     table: Table
     executor: Executor | None = None
     units_read: int = 0
+    highest: float = -np.inf
+    of: int | None = None
 
     def __call__(self, vector: Floats, count: int | None = None) -> Expansion:
         read = self.table.num_rows if count is None else count
@@ -56,10 +64,16 @@ class Following:
                 # A step too far: whoever climbs takes a shorter one.
                 nothing = np.full(len(vector), np.nan)
                 return Expansion(vector, -np.inf, nothing, np.diag(nothing), nothing, np.diag(nothing))
-            self.table = replace(self.table, rows=with_nodes(self.table, nodes))
+            table = replace(self.table, rows=with_nodes(self.table, nodes))
             self.units_read += read
-        ranges = None if count is None else [(0, count)]
-        return expand(self.target, self.table, vector, self.executor, ranges)
+        else:
+            table = self.table
+        here = expand(self.target, table, vector, self.executor, None if count is None else [(0, count)])
+        # Of other units, other heights.
+        highest = self.highest if count == self.of else -np.inf
+        if here.value >= highest - ROUNDING * abs(highest) or not np.isfinite(highest):
+            self.table, self.highest, self.of = table, max(here.value, highest), count
+        return here
 
 
 @dataclass(frozen=True, eq=False)

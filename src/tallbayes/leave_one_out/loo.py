@@ -24,7 +24,7 @@ from tallbayes.leave_one_out.rows import one_group_a_row, response_of, source_nu
 from tallbayes.leave_one_out.within import rows_of_groups
 from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
-from tallbayes.results.fitted import Fitted, fitted_with_prior
+from tallbayes.results.fitted import Fitted, fitted_with_prior, require_law
 from tallbayes.results.result import Result
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.formats import WRITERS
@@ -129,6 +129,7 @@ def loo(
         raise InputError(explain("tolerance > 0", repr(tolerance), hint))
     if out is not None:
         require_new(out)
+    require_law(result, "leave-one-out")
     left, found = answer_of(result, unit, pointwise or out is not None, tolerance, seed)
     if out is not None:
         assert found.pointwise is not None

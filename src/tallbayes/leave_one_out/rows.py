@@ -15,6 +15,7 @@ import numpy as np
 from tallbayes.anchor.importance import in_float64
 from tallbayes.errors import DataError, explain
 from tallbayes.groups.units import MOST_BYTES, lengths_of_groups, one_group_each, places_of_groups
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.groups.bundles import is_bundle
 from tallbayes.model.model import Target
 from tallbayes.model.normalisers import log_normaliser
@@ -149,6 +150,8 @@ def constants(target: Target, rows: Any, response_scale: float) -> Floats:
     if target.integrated is None:
         return log_normaliser(target.noise, _first(rows), response_scale)
     counts = np.asarray(rows["count"], np.float64)
+    if target.noise is None:
+        return np.zeros(len(counts))
     if target.integrated.nodes == 0:
         # A closed form, which has the noise's scale in it.
         one = log_normaliser(target.noise, {"y": np.zeros(1)}, response_scale, includes_scale=True)
@@ -165,7 +168,7 @@ def constants_of_chunk(target: Target, table: Table, start: int, response_scale:
     stop = min(start + CHUNK_ROWS, table.num_rows)
     needed = table.rows
     if target.integrated is None and isinstance(needed, dict) and "y" in needed:
-        needed = {"y": needed["y"]}
+        needed = {name: needed[name] for name in ("y", *BESIDE) if name in needed}
     found = constants(target, jax.tree.map(lambda leaf: np.asarray(leaf)[start:stop], needed), response_scale)
     return np.broadcast_to(found, (stop - start,))
 

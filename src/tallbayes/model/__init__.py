@@ -11,7 +11,7 @@
     densities     log p(y | eta) of one row
     normalisers   what these leave out, numbers of the data alone
     noise         how y scatters about its mean: variance and CDF; needs no JAX
-    priors        priors of all coefficients together; needs no JAX
+    parts         extras, censored times, laws: what families have beside a linear predictor
     families      the models of `tb.families`, made of the above
     links         what a family predicts, and its integrals
     priors        laws of single numbers by name, tb.priors, and which parameter has which

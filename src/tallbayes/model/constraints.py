@@ -204,11 +204,11 @@ class HalfNormal:
         return numpy.where(numpy.isneginf(y), -numpy.inf, 2 * numpy.sinh(t))
 
     def log_jacobian(self, free: jax.Array) -> jax.Array:
-        return jnp.sum(np.log(self.scale).item() - _inverse_of_p(free) ** 2 / 2)
+        return jnp.sum(np.log(self.scale).item() - inverse_of_p(free) ** 2 / 2)
 
     def curve(self, free: Any) -> tuple[Any, Any]:
         """c(u) and c'(u), in NumPy for what is not a JAX array."""
-        inverse = _inverse_of_p(free)
+        inverse = inverse_of_p(free)
         slope = self.scale * _numpy_of(free).exp(-(inverse**2) / 2)
         return slope / inverse, slope
 
@@ -284,7 +284,7 @@ def _numpy_of(value: Any) -> Any:
     return jnp if isinstance(value, jax.Array) else np
 
 
-def _inverse_of_p(free: Any) -> Any:
+def inverse_of_p(free: Any) -> Any:
     """1 / p = (sqrt(u^2 + 4) - u) / 2, each side where it does not cancel."""
     numpy = _numpy_of(free)
     root = numpy.sqrt(free**2 + 4)

@@ -2,9 +2,10 @@
 
     p(row | theta) = exp l(eta, row),   eta = x . coefficients + intercept + offset,   coefficients_j ~ N(0, scale_j^2)
 
-Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}. theta is the coefficient vector (d,); where there is
-more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is given), and "noise_scale" or
-"overdispersion", which are positive and have half-normal priors. `prior_scale` is one number or one for every column.
+Rows are {"x": (d,), "y": scalar} and perhaps {"offset": scalar}, and what a family reads of y beside it. theta is the
+coefficient vector (d,); where there is more to it, a dict of "coefficients", "intercept" (if `intercept_scale` is
+given), and what the family's record has beside them, with its priors (`catalogue`). `prior_scale` is one number or one
+for every column.
 `priors` of `tb.priors` take the place of these, by the names of theta: {"coefficients": tb.priors.student_t(4, 0, 1)},
 or one in a list for every column, "intercept", "noise_scale", "overdispersion". A horseshoe or R2D2 of "coefficients"
 is of all of them together: the log prior is then that of all else, since theirs has no form without its scales.
@@ -12,7 +13,7 @@ is of all of them together: the log prior is then that of all else, since theirs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,29 +23,31 @@ import numpy as np
 from tallbayes.errors import ModelError, explain
 from tallbayes.model import densities
 from tallbayes.model.catalogue import CATALOGUE, DEGREES_OF_FREEDOM
-from tallbayes.model.constraints import positive
-from tallbayes.model.linear import Indexed, Layout
-from tallbayes.model.model import FamilyParts, Model
+from tallbayes.model.model import Model
 from tallbayes.model.noise import Noise
-from tallbayes.model.priors.assigned import Priors, assign, log_density, without_shrinkage
-from tallbayes.model.responses import CHECKS, check_class, check_multinomial, check_regression
-from tallbayes.programs.later import jax, jnp
-
-Scale = Any
-Given = Mapping[str, Any] | None
+from tallbayes.model.parts import times
+from tallbayes.model.parts.making import (
+    Given,
+    Scale,
+    family_model,
+    require_positive,
+    with_extras_of,
+)
+from tallbayes.model.responses import check_class, check_regression
+from tallbayes.programs.later import jax
 
 
 def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
-    """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)).
+    """Logistic regression: y in {0, 1}, P(y = 1) = 1 / (1 + exp(-eta)); or y successes in the "trials" of a row.
 
     >>> model = logistic(prior_scale=2.5, intercept_scale=10.0)
     """
-    return _model("logistic", densities.logistic, prior_scale, intercept_scale, priors=priors)
+    return family_model("logistic", densities.logistic, prior_scale, intercept_scale, priors=priors)
 
 
 def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
-    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta)."""
-    return _model("probit", densities.probit, prior_scale, intercept_scale, priors=priors)
+    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta); or y successes in the "trials" of a row."""
+    return family_model("probit", densities.probit, prior_scale, intercept_scale, priors=priors)
 
 
 def linear(
@@ -59,11 +62,13 @@ def linear(
     >>> known, unknown = linear(noise_scale=0.5), linear(noise_prior_scale=2.0)
     """
     if noise_scale is None:
-        half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
-        return _model("linear", densities.linear_unknown, prior_scale, intercept_scale, half_normal, priors=priors)
-    known = _require_positive("noise_scale", noise_scale)
+        unknown = densities.linear_unknown
+        return with_extras_of(
+            "linear", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+        )
+    known = require_positive("noise_scale", noise_scale)
     density = partial(densities.linear, known)
-    return _model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known), priors=priors)
+    return family_model("linear", density, prior_scale, intercept_scale, noise=Noise("linear", known), priors=priors)
 
 
 def student_t(
@@ -75,21 +80,23 @@ def student_t(
     priors: Given = None,
 ) -> Model:
     """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
-    freedom = _require_positive("degrees_of_freedom", degrees_of_freedom)
+    freedom = require_positive("degrees_of_freedom", degrees_of_freedom)
     if noise_scale is None:
-        half_normal = _require_positive("noise_prior_scale", noise_prior_scale)
         unknown = partial(densities.student_t_unknown, freedom)
-        noise = Noise("student_t", None, freedom)
-        return _model("student_t", unknown, prior_scale, intercept_scale, half_normal, noise=noise, priors=priors)
-    known = _require_positive("noise_scale", noise_scale)
+        model = with_extras_of(
+            "student_t", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+        )
+        return replace(model, noise=Noise("student_t", None, freedom))
+    known = require_positive("noise_scale", noise_scale)
     density = partial(densities.student_t, freedom, known)
-    noise = Noise("student_t", known, freedom)
-    return _model("student_t", density, prior_scale, intercept_scale, noise=noise, priors=priors)
+    return family_model(
+        "student_t", density, prior_scale, intercept_scale, noise=Noise("student_t", known, freedom), priors=priors
+    )
 
 
 def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
     """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
-    return _model("poisson", densities.poisson, prior_scale, intercept_scale, priors=priors)
+    return family_model("poisson", densities.poisson, prior_scale, intercept_scale, priors=priors)
 
 
 def negative_binomial(
@@ -99,9 +106,10 @@ def negative_binomial(
     priors: Given = None,
 ) -> Model:
     """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
-    half_normal = _require_positive("overdispersion_prior_scale", overdispersion_prior_scale)
-    density = densities.negative_binomial
-    return _model("negative_binomial", density, prior_scale, intercept_scale, half_normal, priors=priors)
+    density, scale = densities.negative_binomial, overdispersion_prior_scale
+    return with_extras_of(
+        "negative_binomial", density, prior_scale, intercept_scale, overdispersion=scale, priors=priors
+    )
 
 
 def multinomial(
@@ -111,120 +119,154 @@ def multinomial(
 
     Coefficients are (K - 1, d), the intercept (K - 1,).
     """
-    if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 2:
-        raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
+    num_classes = _require_classes(num_classes)
     # One head is a number, not a vector of one.
     density = _two_classes if num_classes == 2 else densities.multinomial
-    return _model("multinomial", density, prior_scale, intercept_scale, num_classes=int(num_classes), priors=priors)
+    return family_model("multinomial", density, prior_scale, intercept_scale, num_classes=num_classes, priors=priors)
 
 
-FAMILIES: dict[str, Callable[..., Model]] = {
-    family.__name__: family for family in (logistic, probit, linear, student_t, poisson, negative_binomial, multinomial)
-}
+def ordinal(num_classes: int, prior_scale: Scale = 1.0, cut_scale: float = 10.0, priors: Given = None) -> Model:
+    """Cumulative logit: y in 0..K-1 in their order, P(y <= k) = 1 / (1 + exp(-(c_k - eta))), cut points c_0 < c_1 < ...
+
+    There is no intercept, which the cut points are.
+    """
+    return _ordinal("ordinal", densities.ordinal_logit, num_classes, prior_scale, cut_scale, priors=priors)
 
 
-def with_codes(model: Model, indexed: Indexed) -> Model:
-    """The family's model of rows that also name coefficients by code: {"x": (p,), "codes": (c,), "y": scalar}."""
-    layout = replace(model.layout, indexed=indexed)
-    told: dict[str, Any] = {
-        name: partial(getattr(model, name), layout=layout) for name in ("log_likelihood", "initial", "check")
-    }
-    return replace(model, layout=layout, **told)
+def ordinal_probit(num_classes: int, prior_scale: Scale = 1.0, cut_scale: float = 10.0, priors: Given = None) -> Model:
+    """Cumulative probit: P(y <= k) = Phi(c_k - eta)."""
+    return _ordinal("ordinal_probit", densities.ordinal_probit, num_classes, prior_scale, cut_scale, priors=priors)
+
+
+def gamma(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, shape_prior_scale: float = 2.0, priors: Given = None
+) -> Model:
+    """Gamma regression: y > 0 with mean exp(eta) and variance mean^2 / shape, the shape unknown."""
+    return with_extras_of(
+        "gamma", densities.gamma, prior_scale, intercept_scale, shape=shape_prior_scale, priors=priors
+    )
+
+
+def beta(
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    precision_prior_scale: float = 2.0,
+    priors: Given = None,
+) -> Model:
+    """Beta regression: 0 < y < 1 with mean m = 1 / (1 + exp(-eta)) and variance m (1 - m) / (1 + precision)."""
+    return with_extras_of(
+        "beta", densities.beta, prior_scale, intercept_scale, precision=precision_prior_scale, priors=priors
+    )
+
+
+def exponential(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
+    """Times with mean exp(eta) and a constant hazard; "censored" and "upper" beside y say how they are censored."""
+    return with_extras_of("exponential", times.exponential, prior_scale, intercept_scale, priors=priors)
+
+
+def weibull(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, shape_prior_scale: float = 1.0, priors: Given = None
+) -> Model:
+    """Times with mean exp(eta) and a hazard that goes as time^(shape - 1); censored like those of `exponential`."""
+    return with_extras_of(
+        "weibull", times.weibull, prior_scale, intercept_scale, shape=shape_prior_scale, priors=priors
+    )
+
+
+def log_normal(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, noise_prior_scale: float = 1.0, priors: Given = None
+) -> Model:
+    """Times with log y ~ N(eta, noise_scale^2); censored like those of `exponential`."""
+    return with_extras_of(
+        "log_normal", times.log_normal, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+    )
+
+
+def zero_inflated_poisson(
+    prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None
+) -> Model:
+    """Poisson counts with mean exp(eta), in place of which a zero stands with a chance `zero_inflation`."""
+    return with_extras_of(
+        "zero_inflated_poisson", densities.zero_inflated_poisson, prior_scale, intercept_scale, priors=priors
+    )
+
+
+def zero_inflated_negative_binomial(
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    overdispersion_prior_scale: float = 1.0,
+    priors: Given = None,
+) -> Model:
+    """The same with negative binomial counts."""
+    name, density = "zero_inflated_negative_binomial", densities.zero_inflated_negative_binomial
+    return with_extras_of(
+        name, density, prior_scale, intercept_scale, overdispersion=overdispersion_prior_scale, priors=priors
+    )
+
+
+def hurdle_poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
+    """A zero with the chance `zero_share`, else a count of one or more: Poisson with mean exp(eta), truncated at 0."""
+    return with_extras_of("hurdle_poisson", densities.hurdle_poisson, prior_scale, intercept_scale, priors=priors)
+
+
+def hurdle_negative_binomial(
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    overdispersion_prior_scale: float = 1.0,
+    priors: Given = None,
+) -> Model:
+    """The same with negative binomial counts."""
+    name, density = "hurdle_negative_binomial", densities.hurdle_negative_binomial
+    return with_extras_of(
+        name, density, prior_scale, intercept_scale, overdispersion=overdispersion_prior_scale, priors=priors
+    )
+
+
+def quantile(
+    level: float = 0.5,
+    prior_scale: Scale = 1.0,
+    intercept_scale: float | None = None,
+    noise_prior_scale: float = 1.0,
+    smoothing: float = 0.1,
+    priors: Given = None,
+) -> Model:
+    """The quantile of y at a `level`, by a check loss that is smooth over `smoothing` noise scales: a pseudo-posterior.
+
+    The loss is that of an asymmetric Laplace law, which the rows are not said to have.
+    """
+    for name, value in (("level", level), ("smoothing", smoothing)):
+        if isinstance(value, bool) or not 0 < value < 1:
+            raise ModelError(explain(f"{name} between 0 and 1", repr(value), "level=0.9, smoothing=0.1"))
+    density = partial(densities.quantile, float(level), float(smoothing))
+    return with_extras_of(
+        "quantile", density, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+    )
+
+
+# By the names that other packages have for them.
+bernoulli = binomial = logistic
+gaussian = normal = linear
+
+FAMILIES: dict[str, Callable[..., Model]] = {name: globals()[name] for name in CATALOGUE}
 
 
 def _two_classes(eta: jax.Array, row: Any) -> jax.Array:
     return densities.multinomial(eta[None], row)
 
 
-def _model(
-    name: str,
-    density: Callable[..., Any],
-    prior_scale: Scale,
-    intercept_scale: float | None,
-    extra_scale: float | None = None,
-    num_classes: int | None = None,
-    noise: Noise | None = None,
-    priors: Given = None,
+def _ordinal(
+    name: str, density: Callable[..., Any], num_classes: int, prior_scale: Scale, cut_scale: float, priors: Given
 ) -> Model:
-    """`extra_scale` is that of the half-normal prior of the family's extra; None where that is known, or is none."""
-    family, scale = CATALOGUE[name], _prior_scales(prior_scale)
-    extra = None if family.extra is None or extra_scale is None else family.extra.name
-    heads = 1 if num_classes is None else num_classes - 1
-    layout = Layout(heads, intercept_scale is not None, 0 if extra is None else 1)
-    scales = {"coefficients": scale}
-    if intercept_scale is not None:
-        scales["intercept"] = _require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
-    if extra is not None:
-        scales[extra] = extra_scale
-    stated: Priors | None = None
-    words: tuple[tuple[str, str], ...] = ()
-    priors, shrinkage = without_shrinkage(priors)
-    if shrinkage is not None:
-        if family.by_class:
-            raise ModelError(
-                explain("one linear predictor under such a prior", f"family {name!r}", "tb.priors.normal()")
-            )
-        scales["coefficients"] = scale = np.inf
-    if priors:
-        stated, scales, words = assign(priors, scales)
-        prior = partial(log_density, stated.leaves)
-    else:
-        prior = partial(_gaussian_prior, scales if len(scales) > 1 else scale)
-    check_response = CHECKS[family.response] if num_classes is None else check_class(num_classes)
-    check_rows = check_multinomial if family.by_class else check_regression
-    return Model(
-        log_prior=prior,
-        log_likelihood=partial(_predictor_likelihood, density, extra, layout=layout),
-        initial=partial(_start, heads if family.by_class else None, tuple(scales), layout=layout),
-        predictor=density,
-        layout=layout,
-        check=partial(check_rows, check_response, scales["coefficients"], layout=layout),
-        log_concave=family.log_concave and extra is None and (stated is None or stated.log_concave) and not shrinkage,
-        constraints=None if extra is None else {extra: positive},
-        family=name,
-        noise=noise or Noise(name),
-        parts=FamilyParts(density, scales, priors=stated, log_prior=prior, words=words),
-        shrinkage=shrinkage,
-    )
+    count = _require_classes(num_classes)
+    scale = require_positive("cut_scale", cut_scale, "10.0, on the scale of the linear predictor")
+    sizes = {"cut_points": count - 1}
+    model = with_extras_of(name, density, prior_scale, None, sizes, priors=priors, cut_points=scale)
+    assert model.parts is not None
+    check = partial(check_regression, check_class(count), (), model.parts.scales["coefficients"], layout=model.layout)
+    return replace(model, check=check)
 
 
-def _prior_scales(prior_scale: Any) -> Any:
-    scale = np.asarray(prior_scale, np.float64)
-    if scale.ndim > 1 or not np.all(scale > 0):
-        hint = "1.0, one number for every column, or float('inf') for a flat prior"
-        raise ModelError(explain("prior_scale > 0", repr(prior_scale), hint))
-    return float(scale) if scale.ndim == 0 else scale
-
-
-def _require_positive(name: str, value: Any, hint: str = "its scale in the units of y") -> float:
-    finite = np.isfinite(value) if name != "intercept_scale" else True
-    if isinstance(value, bool) or not (finite and value > 0):
-        raise ModelError(explain(f"{name} > 0", repr(value), hint))
-    return float(value)
-
-
-def _gaussian_prior(scales: Any, theta: Any) -> jax.Array:
-    """Of a vector or of a dict; of a positive parameter it is the half-normal, up to its constant."""
-    terms = jax.tree.map(lambda scale, part: jnp.sum((part / scale) ** 2), scales, theta)
-    return -0.5 * jnp.sum(jnp.stack(jax.tree.leaves(terms)))
-
-
-def _predictor_likelihood(
-    density: Callable[..., Any], extra: str | None, theta: Any, row: Any, *, layout: Layout
-) -> jax.Array:
-    eta = layout.combine(row, theta["coefficients"] if isinstance(theta, dict) else theta)
-    if layout.intercept:
-        eta += theta["intercept"]
-    if extra is not None:
-        eta = jnp.stack([eta, jnp.log(theta[extra])])
-    return density(eta[0] if layout.is_scalar and eta.ndim else eta, row)
-
-
-def _start(heads: int | None, names: tuple[str, ...], row: Any, *, layout: Layout) -> Any:
-    """Zeros, and ones for what is positive."""
-    shape = () if heads is None else (heads,)
-    start = {name: np.ones(()) for name in names}
-    start["coefficients"] = np.zeros((*shape, layout.width(row)))
-    if "intercept" in names:
-        start["intercept"] = np.zeros(shape)
-    return start if len(names) > 1 else start["coefficients"]
+def _require_classes(num_classes: Any) -> int:
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 2:
+        raise ModelError(explain("num_classes a whole number >= 2", repr(num_classes), "how many values y takes"))
+    return int(num_classes)

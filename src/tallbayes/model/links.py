@@ -3,6 +3,11 @@
     logit  1 / (1 + exp(-eta))      probit  Phi(eta)      softmax  exp(eta_k) / sum_j exp(eta_j), eta_0 = 0
     identity  eta                   log  exp(eta)         and of a count its upper tail, P(y >= k)
 
+and of extras too, which follow eta by their places u in R^d,
+
+    ordered   F(c_k - eta) - F(c_(k-1) - eta)             log-normal  exp(eta + sigma^2 / 2)
+    zero-inflated  (1 - pi) exp(eta)                      hurdle      (1 - pi) exp(eta) / (1 - p(0))
+
 Differences from a centre are formed without cancellation. Under eta ~ N(m, s^2) those of eta and exp(eta) have closed
 forms, E [exp(eta) - exp(m)] = exp(m) (exp(s^2 / 2) - 1); the others rise from 0 to 1: see `quadrature`.
 """
@@ -20,6 +25,9 @@ from scipy.special import gammainccinv, gammaincinv
 
 from tallbayes.gaussian.quadrature import Curve, Integral, integrate
 from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.densities import log_no_count
+from tallbayes.model.parts.extras import log_excess as excess_of
+from tallbayes.model.parts.extras import with_logs
 
 OUTSIDE = 1e-15
 ROUNDING = 2.0**-22
@@ -29,10 +37,12 @@ NORMAL_CDF = Curve(jax.scipy.special.ndtr, -9.0, 9.0, 0.45)
 
 
 class Wanted(NamedTuple):
-    """What is predicted: the mean response of a family or the probabilities of its classes; then P(y >= k)."""
+    """What is predicted: the mean response of a family or the probabilities of its classes; then P(y >= k). The `width`
+    is that of an overdispersion's coordinates (`parts.extras`)."""
 
     family: str
     at_least: tuple[int, ...] = ()
+    width: float | None = None
 
     @property
     def link(self) -> Link:
@@ -45,16 +55,24 @@ class Wanted(NamedTuple):
 
     @property
     def reads_extras(self) -> bool:
-        return any(tail.reads_extra for _, tail in self.tails)
+        return CATALOGUE[self.family].mean_of_extras or any(tail.reads_extra for _, tail in self.tails)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the integrals of the mean are, for one head."""
+        return not CATALOGUE[self.family].mean_of_extras
 
     def __call__(self, eta: jax.Array) -> jax.Array:
         """From linear predictors on the first axis to predictions on the first axis."""
+        eta = with_logs(self.width, eta)
         return jnp.concatenate([self.link.mean(eta), *(tail.chance(k, eta) for k, tail in self.tails)])
 
     def difference(self, centre: jax.Array, move: jax.Array) -> jax.Array:
         """Predictions at centre + move less those at the centre."""
-        parts = [self.link.difference(centre, move)]
-        parts += [tail.chance(k, centre + move) - tail.chance(k, centre) for k, tail in self.tails]
+        here, there = (with_logs(self.width, each) for each in (centre, centre + move))
+        mean = self.link.mean
+        parts = [self.link.difference(centre, move) if self.is_known else mean(there) - mean(here)]
+        parts += [tail.chance(k, there) - tail.chance(k, here) for k, tail in self.tails]
         return jnp.concatenate(parts)
 
     def rounding(self, at_centre: jax.Array) -> jax.Array:
@@ -64,6 +82,8 @@ class Wanted(NamedTuple):
 
     def gaussian(self, mean: jax.Array, sd: jax.Array, log_excess: jax.Array | None = None) -> Integral:
         """Of every output, (outputs, rows), for one head: eta ~ N(mean, sd^2) by row, with an extra as given."""
+        if log_excess is not None and self.width is not None:
+            log_excess = excess_of(self.width, log_excess)
         parts = self.link.integrals(mean, sd)
         parts += [_tail_integral(tail, k, mean, sd, log_excess) for k, tail in self.tails]
         return Integral(jnp.stack([part.moments for part in parts], axis=1), jnp.stack([part.error for part in parts]))
@@ -110,6 +130,33 @@ def _shares(eta: jax.Array) -> jax.Array:
     return jax.nn.softmax(jnp.concatenate([jnp.zeros_like(eta[:1]), eta]), axis=0)
 
 
+def _of_extras(mean: Callable[[jax.Array], jax.Array]) -> Link:
+    def unknown(mean: jax.Array, sd: jax.Array) -> list[Integral]:
+        raise NotImplementedError
+
+    return Link(mean, lambda centre, move: mean(centre + move) - mean(centre), unknown, is_exact=False)
+
+
+def _ordered(curve: Callable[[jax.Array], jax.Array], eta: jax.Array) -> jax.Array:
+    cuts = jnp.cumsum(jnp.concatenate([eta[1:2], jnp.exp(eta[2:])]), axis=0)
+    edge = jnp.zeros_like(eta[:1])
+    below = jnp.concatenate([edge, curve(cuts - eta[:1]), edge + 1])
+    return below[1:] - below[:-1]
+
+
+def _log_normal(eta: jax.Array) -> jax.Array:
+    return jnp.exp(eta[:1] + jnp.exp(2 * eta[1:2]) / 2)
+
+
+def _zero_inflated(eta: jax.Array) -> jax.Array:
+    return jax.nn.sigmoid(-eta[-1:]) * jnp.exp(eta[:1])
+
+
+def _over_hurdle(eta: jax.Array) -> jax.Array:
+    none = log_no_count(eta[:1], eta[1:2] if len(eta) > 2 else None)
+    return jax.nn.sigmoid(-eta[-1:]) * jnp.exp(eta[:1]) / -jnp.expm1(none)
+
+
 LINKS = {
     "identity": Link(lambda eta: eta[:1], lambda _, move: move[:1], _line_integrals),
     "log": Link(
@@ -125,6 +172,11 @@ LINKS = {
         lambda mean, sd: [integrate(SIGMOID, -mean, sd), integrate(SIGMOID, mean, sd)],
         is_exact=False,
     ),
+    "ordered logit": _of_extras(partial(_ordered, jax.nn.sigmoid)),
+    "ordered probit": _of_extras(partial(_ordered, jax.scipy.special.ndtr)),
+    "log-normal": _of_extras(_log_normal),
+    **{f"zero_inflated {counts}": _of_extras(_zero_inflated) for counts in ("poisson", "negative_binomial")},
+    **{f"hurdle {counts}": _of_extras(_over_hurdle) for counts in ("poisson", "negative_binomial")},
 }
 
 

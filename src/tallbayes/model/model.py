@@ -24,6 +24,7 @@ from tallbayes.model.groups.reads import Reads
 from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.linear import Layout
 from tallbayes.model.noise import Noise
+from tallbayes.model.parts.extras import ExtraPart
 from tallbayes.model.priors.assigned import Priors
 from tallbayes.model.priors.shrinkage import ShrinkagePrior
 from tallbayes.model.smooths import SmoothTerm
@@ -35,13 +36,15 @@ from tallbayes.structure import Structure
 
 class FamilyParts(NamedTuple):
     """What a family's model is made of: l(eta, row), the scales of its priors by name, in the order of theta, those of
-    "coefficients" first, the terms of its effects by group, and its smooths. Priors are Gaussian, unless they were
-    stated. They are those of `log_prior`: of a model with another one in its place they say nothing. `words` are what
-    was stated, as pairs of a reported name and a text."""
+    "coefficients" first, the terms of its effects by group, what it has beside the coefficients, and its smooths.
+
+    Priors are Gaussian, unless they were stated, and those of extras their own. They are those of `log_prior`: of a
+    model with another one in its place they say nothing. `words` are what was stated, pairs of a name and a text."""
 
     density: Callable[[Any, Any], Any]
     scales: dict[str, Any]
     terms: tuple[EffectTerm, ...] = ()
+    extras: tuple[ExtraPart, ...] = ()
     priors: Priors | None = None
     log_prior: Callable[[Any], Any] | None = None
     words: tuple[tuple[str, str], ...] = ()
@@ -49,13 +52,16 @@ class FamilyParts(NamedTuple):
 
     @property
     def own(self) -> dict[str, Any]:
-        """The laws that were stated, or the scales of Gaussian priors, by name."""
-        return self.scales if self.priors is None else dict(self.priors.leaves)
+        """Of coefficients and an intercept: the laws that were stated, or the scales of Gaussian priors, by name."""
+        if self.priors is not None:
+            return dict(self.priors.leaves)
+        extras = {extra.name for extra in self.extras}
+        return {name: scale for name, scale in self.scales.items() if name not in extras}
 
     @property
     def moments(self) -> float:
         """The order up to which all priors have any."""
-        own = [prior.moments for term in self.terms for prior in term.laws]
+        own = [prior.moments for term in self.terms for prior in term.laws] + [each.moments for each in self.extras]
         return min([inf if self.priors is None else self.priors.moments, *own])
 
 

@@ -3,6 +3,7 @@
     linear               -log(2 pi) / 2,  and -log sigma where sigma is known
     student t            log Gamma((nu + 1) / 2) - log Gamma(nu / 2) - log(nu pi) / 2,  the same of sigma
     counts               -log y!
+    trials               log n! - log y! - log (n - y)!
     a class              0
     in own units         -log s_y where the response was divided by s_y
 
@@ -26,6 +27,9 @@ def log_normaliser(noise: Noise | None, rows: Any, response_scale: float = 1.0, 
     y = np.asarray(rows["y"], np.float64) if isinstance(rows, dict) and "y" in rows else np.zeros(())
     if noise is None:
         return np.zeros_like(y)
+    if "trials" in rows:
+        trials = np.asarray(rows["trials"], np.float64)
+        return np.asarray(gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1))
     if noise.is_count:
         return np.asarray(-gammaln(y + 1))
     if noise.facts.response != "real":

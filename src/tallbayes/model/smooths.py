@@ -23,6 +23,7 @@ import numpy as np
 
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.constraints import half_normal
+from tallbayes.model.parts.extras import ExtraPart
 from tallbayes.model.priors.assigned import own_log_prior
 from tallbayes.programs.later import jnp
 
@@ -107,7 +108,7 @@ def with_smooths(model: Model, terms: tuple[SmoothTerm, ...]) -> Model:
     parts = parts._replace(
         scales={**parts.scales, COEFFICIENTS: _flat(parts.scales[COEFFICIENTS], terms)}, smooths=terms
     )
-    prior = partial(_prior, parts.own, terms)
+    prior = partial(_prior, parts.own, parts.extras, terms)
     constraints = dict(model.constraints or {}) | {COEFFICIENTS: Smoothed(terms)}
     constraints |= {scale_name(place): half_normal(term.scale) for place, term in enumerate(terms)}
     return replace(
@@ -125,6 +126,9 @@ def require_one_predictor(model: Model) -> None:
     if model.parts is None or model.layout.heads != 1:
         hint = "a logistic fit for each class but one, on its rows and those of the reference; or poly(x, 3)"
         raise ModelError(explain("a family with one linear predictor, for smooths", f"{model.family}", hint))
+    if not all(extra.is_statable for extra in model.parts.extras):
+        hint = "poly(x, 3) or bs(x, df=6)"
+        raise ModelError(explain("a family with nothing but scales beside it, for smooths", f"{model.family}", hint))
 
 
 def log_prior(terms: tuple[SmoothTerm, ...], theta: Any) -> Any:
@@ -137,9 +141,10 @@ def log_prior(terms: tuple[SmoothTerm, ...], theta: Any) -> Any:
     return total
 
 
-def _prior(own: dict[str, Any], terms: tuple[SmoothTerm, ...], theta: Any) -> Any:
+def _prior(own: dict[str, Any], extras: tuple[ExtraPart, ...], terms: tuple[SmoothTerm, ...], theta: Any) -> Any:
     """`own` are the family's, flat of what is smooth."""
-    return own_log_prior(own, theta) + log_prior(terms, theta)
+    beside = sum(each.log_prior(theta[each.name]) for each in extras)
+    return own_log_prior(own, theta) + beside + log_prior(terms, theta)
 
 
 def _flat(scale: Any, terms: tuple[SmoothTerm, ...]) -> Any:

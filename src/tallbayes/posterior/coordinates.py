@@ -182,6 +182,12 @@ class Reading:
             first, start = first + part.theta_size, start + part.size
         raise IndexError(column)
 
+    @property
+    def excess_width(self) -> float | None:
+        """Of the coordinates of an overdispersion, if there is one."""
+        found = (part.numbers[0] for part in self.parts if part.kind == "half_normal" and part.shape == ())
+        return next(found, None)
+
     def combination(self, weights: Floats) -> ReportedLine | None:
         """The line of a weighted sum of reported numbers; None where one of them is not straight."""
         direction, offset = np.zeros(self.dimension), 0.0

@@ -29,6 +29,7 @@ from tallbayes.model.groups.integral import GroupIntegral
 from tallbayes.model.groups.terms import EffectTerm, root_of
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
+from tallbayes.model.parts.extras import ExtraPart, coordinates, first_of
 from tallbayes.model.space import Space
 from tallbayes.moments import Floats
 from tallbayes.posterior.posterior import Posterior
@@ -61,12 +62,11 @@ class MixedOutcome(NamedTuple):
     """What is asked of a row of a mixed model: outputs of its eta, with `nodes` for what is new of it, if anything.
 
     A row is {"x", "offset", "z0"} and of every other term its "z" and "level", -1 for one that is not known; with
-    `new_group` the first term's is new too.
-    """
+    `new_group` the first term's is new too."""
 
     wanted: Wanted
     terms: tuple[EffectTerm, ...]
-    extra: str | None
+    extras: tuple[ExtraPart, ...]
     noise: Noise | None
     new_group: bool = False
     nodes: int = 1
@@ -83,7 +83,7 @@ class MixedOutcome(NamedTuple):
             sd = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
             etas = jnp.ravel(etas[:, None] + sd * jnp.asarray(x, etas.dtype))
             share = jnp.ravel(share[:, None] * jnp.asarray(w / w.sum(), etas.dtype))
-        return _given(share, self._values(theta, etas), noise_given(self.noise, self.extra, theta))
+        return _given(share, self._values(theta, etas), noise_given(self.noise, first_of(self.extras), theta))
 
     def given(self, theta: Any, points: Any, row: Any) -> Any:
         """Outputs (k, o) at points (k, q), where all groups of the row are known."""
@@ -105,8 +105,8 @@ class MixedOutcome(NamedTuple):
 
     def _values(self, theta: Any, etas: Any) -> Any:
         """Outputs (k, o) of etas (k,)."""
-        parts = [etas] if self.extra is None else [etas, jnp.broadcast_to(jnp.log(theta[self.extra]), etas.shape)]
-        return self.wanted(jnp.stack(parts)).T
+        beside = [part for each in coordinates(self.extras, theta) for part in each]
+        return self.wanted(jnp.stack([etas, *(jnp.broadcast_to(part, etas.shape) for part in beside)])).T
 
 
 class OwnOutcome(NamedTuple):
@@ -134,7 +134,7 @@ def _given(share: Any, values: Any, noise: Callable[[Any], Any] | None) -> Given
 
 def noise_given(noise: Noise | None, extra: str | None, theta: Any) -> Callable[[Any], Any] | None:
     """Var(y | theta, b) of mean responses; None where there is none to tell, as of a class."""
-    if noise is None or noise.facts.response not in ("real", "count"):
+    if noise is None or not noise.facts.is_plain or noise.facts.response not in ("real", "count"):
         return None
     if not noise.is_count:
         scale: Any = noise.scale if extra is None else theta[extra]

@@ -25,6 +25,7 @@ import numpy as np
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.arrowhead import ArrowWhitening
 from tallbayes.gaussian.quadrature import normal_rule, shifted
+from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted, unseen_classes
 from tallbayes.moments import Floats
@@ -63,8 +64,14 @@ class FamilyResponse(NamedTuple):
     layout: Layout
 
     @property
+    def outputs(self) -> int:
+        """How many there are of a row, but for tails."""
+        response = CATALOGUE[self.wanted.family].response
+        return {"class": self.layout.heads + 1, "ordered": self.layout.extras + 1}.get(response, 1)
+
+    @property
     def by_quadrature(self) -> bool:
-        return self.layout.heads == 1
+        return self.layout.heads == 1 and self.wanted.is_known
 
     @property
     def work(self) -> int:
@@ -95,6 +102,8 @@ class FamilyResponse(NamedTuple):
 
     def gaussian(self, rows: Any, rule: LaplaceRule) -> Base:
         """Under Laplace's Gaussian: by quadrature for one head, with an outer one over an extra that all rows share."""
+        if not self.wanted.is_known:
+            return Base.of_pairs(self.differences(rows, rule.mode, jnp.concatenate([rule.pairs, -rule.pairs])))
         centre, columns = self._centre(rows, rule.mode)[..., 0], self._moved(rows[0], rule.columns)
         if not self.by_quadrature:
             return self._by_draws(rows, centre, columns, rule)

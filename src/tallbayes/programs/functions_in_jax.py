@@ -6,14 +6,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.numpy import arange, concatenate, exp, log, log1p, ravel, sum, where
+from jax.numpy import arange, concatenate, cumsum, exp, expm1, log, log1p, ravel, sum, where
+from jax.numpy import logaddexp as log_add_exp
+from jax.scipy.special import gammaln as log_gamma
 
 __all__ = [
     "arange",
     "concatenate",
+    "cumsum",
     "exp",
+    "expm1",
     "log",
     "log1p",
+    "log_add_exp",
+    "log_gamma",
     "log_normal_cdf",
     "log_sum_exp",
     "ravel",

@@ -62,6 +62,20 @@ def kept_posterior(result: Result) -> Posterior:
     return result.posterior
 
 
+def excess_width(result: Result) -> float | None:
+    """Of the coordinates of an overdispersion, if there is one."""
+    reading = kept_posterior(result).reading
+    return None if reading is None else reading.excess_width
+
+
+def require_law(result: Result, answer: str) -> None:
+    """Refuse what a loss does not tell, since it is no law of the rows."""
+    family = family_of(result)
+    if family is not None and family.pseudo:
+        hint = "a family with a law of its responses, such as 'student_t'"
+        raise InputError(explain(f"a law of responses, for {answer}", f"family {family.name!r}, which is a loss", hint))
+
+
 def family_of(result: Result) -> Family | None:
     """What is known of its family, if it has one of `tb.families`."""
     return None if result.regression is None else CATALOGUE.get(result.regression.family)

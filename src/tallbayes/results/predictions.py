@@ -9,7 +9,7 @@ What is read of the rows is in `new_rows`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.model.catalogue import CATALOGUE, Family
+from tallbayes.model.catalogue import Family
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
+from tallbayes.model.parts.laws import LAWS
 from tallbayes.posterior.observations import make_observer
 from tallbayes.posterior.prediction import ARRAYS, ROW, Observation, Prediction, Unpredicted
 from tallbayes.posterior.predictor import FamilyResponse, OfTheta, OwnResponse, Predictor, make_predictor
-from tallbayes.results.fitted import family_of, has_smooths, kept_posterior
+from tallbayes.results.draws.observations import drawn_observer
+from tallbayes.results.fitted import excess_width, family_of, has_smooths, kept_posterior
 from tallbayes.results.groups.predictions import mixed_stream, own_stream
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result
@@ -113,7 +115,7 @@ def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     if regression is not None and family is not None:
         _require_counts(family, ks)
         layout = Layout(regression.heads, regression.intercept, regression.extras)
-        return FamilyResponse(Wanted(family.name, ks), layout)
+        return FamilyResponse(Wanted(family.name, ks, excess_width(result)), layout)
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"
         raise InputError(explain("a model that says what to predict", "one that does not", hint))
@@ -127,7 +129,7 @@ def _stream(
 ) -> Iterator[Prediction]:
     predictor: Predictor | None = None
     posterior = kept_posterior(result)
-    observer = make_observer(posterior, kind, _noise(result), interval)
+    observer = _observer(result, kind, interval)
     for batch in batches:
         if batch.usable.any():
             predictor = predictor or make_predictor(posterior, kind, batch.inputs)
@@ -138,10 +140,17 @@ def _stream(
         yield _of_batch(_named(result, found, observation, ks), batch)
 
 
+def _observer(result: Result, kind: Any, interval: float | None) -> Callable[[Prediction, Any], Observation] | None:
+    """What tells of new observations; nothing of classes, and of a loss."""
+    family = family_of(result)
+    if family is None or (family.is_plain and family.name not in LAWS):
+        return make_observer(kept_posterior(result), kind, _noise(result), interval)
+    return None if family.pseudo or family.has_classes else drawn_observer(result, kind.layout, interval)
+
+
 def _nothing(kind: FamilyResponse) -> Prediction:
     """Of no row at all."""
-    classes = kind.layout.heads + 1 if CATALOGUE[kind.wanted.family].by_class else 1
-    arrays: list[Any] = [np.empty((0, classes + len(kind.wanted.at_least)))] * len(ARRAYS)
+    arrays: list[Any] = [np.empty((0, kind.outputs + len(kind.wanted.at_least)))] * len(ARRAYS)
     return Prediction(*arrays)
 
 

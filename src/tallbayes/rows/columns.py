@@ -275,7 +275,8 @@ def _in_order(encoded: Any, keep_order: bool) -> Any:
     place[order] = np.arange(len(order), dtype=np.int32)
     moved = place[codes]
     indices = arrow.array(moved, mask=moved < 0 if whole.null_count or None in levels else None)
-    return arrow.DictionaryArray.from_arrays(indices, arrow.array([levels[code] for code in order]))
+    kept = arrow.array([levels[code] for code in order])
+    return arrow.DictionaryArray.from_arrays(indices, kept, ordered=keep_order and encoded.type.ordered)
 
 
 def count_missing(table: Any) -> dict[str, int]:

@@ -93,8 +93,10 @@ def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, s
     scale = np.minimum(np.where(np.isfinite(regression.scales), regression.scales, 10.0), 10.0)
     for start in range(STARTS):
         point = scale * rng.standard_normal(len(mode)) if start else np.zeros(len(mode))
-        # The log of a scale, from where no row is far off.
-        point[len(mode) - regression.layout.extras :] = np.abs(rng.standard_normal(regression.layout.extras))
+        # Of a scale the log, from where no row is far off.
+        logs = np.abs(rng.standard_normal(regression.layout.extras))
+        places = [extra.from_log(each) for extra, each in zip(regression.extras, logs, strict=True)]
+        point[len(mode) - regression.layout.extras :] = places
         found = find_mode(regression, point)
         if found is None or np.linalg.norm(back @ (found[0] - mode)) > SAME_MODE:
             return True

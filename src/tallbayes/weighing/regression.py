@@ -21,8 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
+from tallbayes.model.parts.extras import ExtraPart
 from tallbayes.model.priors.plain import PlainPriors
 from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
@@ -48,8 +50,8 @@ class PlainRegression:
     """A family with its rows, as arrays of NumPy.
 
     `design` has a column for every coefficient of a head, and ones for its intercept. `scales` are those of the
-    Gaussian prior, one a parameter; the last is of a half-normal where there is an extra, whose log stands in theta. Of
-    priors that were `stated` they are about how wide these are.
+    Gaussian priors, one a parameter; of `extras`, which come last, their own laws hold. Of priors of coefficients that
+    were `stated` scales are about how wide these are.
     """
 
     density: Callable[..., Any]
@@ -59,6 +61,7 @@ class PlainRegression:
     weights: Floats | None
     scales: Floats
     unit: float
+    extras: tuple[ExtraPart, ...] = ()
     stated: PlainPriors | None = None
 
     @property
@@ -83,7 +86,7 @@ class PlainRegression:
         parts = [self._log_density(points[start : start + size]) for start in range(0, len(points), size)]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    @np.errstate(over="ignore", invalid="ignore")
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def _log_density(self, points: Floats) -> Floats:
         """So many rows at a time that their numbers stay in the cache, which halves the time."""
         q, total = self.layout.heads, self.log_prior(points)
@@ -111,19 +114,18 @@ class PlainRegression:
         return self.density(eta[0] if self.layout.is_scalar else eta, row)
 
     def log_prior(self, points: Floats) -> Floats:
+        first = self.dimension - self.layout.extras
         if self.stated is not None:
-            return self.stated.log_density(points)
-        values = self._constrained(points) / self.scales
-        return -0.5 * np.sum(values**2, axis=1) + points[:, self._extras].sum(axis=1)
+            total = self.stated.log_density(points[:, :first])
+        else:
+            total = -0.5 * np.sum((points[:, :first] / self.scales[:first]) ** 2, axis=1)
+        for place, extra in enumerate(self.extras, first):
+            total = total + extra.log_density(points[:, place])
+        return total
 
     @property
     def _extras(self) -> slice:
         return slice(self.dimension - self.layout.extras, None)
-
-    def _constrained(self, points: Floats) -> Floats:
-        values = points.copy()
-        values[:, self._extras] = np.exp(points[:, self._extras])
-        return values
 
     def at(self, theta: Floats) -> PlainTerms:
         """At a point."""
@@ -133,7 +135,7 @@ class PlainRegression:
         """On average over N(theta, W W^T); the prior of an extra at its centre."""
         return self._terms(theta, whitening)
 
-    @np.errstate(over="ignore", invalid="ignore")
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def _terms(self, theta: Floats, whitening: Floats) -> PlainTerms:
         k, n = self.layout.size, self.num_rows
         value, slope, bend = 0.0, np.empty((n, k)), np.empty((n, k, k))
@@ -193,15 +195,15 @@ class PlainRegression:
 
     def prior(self, theta: Floats, whitening: Floats | None = None) -> PlainTerms:
         """The prior's own part, at a point; one that was stated on average over N(theta, W W^T), number by number."""
+        first = self.dimension - self.layout.extras
+        curvature = self.scales**-2.0
+        gradient = -theta * curvature
         if self.stated is not None:
-            sd = np.zeros(self.dimension) if whitening is None else np.sqrt(np.sum(whitening**2, axis=1))
-            slope, bend = self.stated.about(theta, sd)
-            return PlainTerms(float(self.log_prior(theta[None])[0]), slope, np.diag(bend))
-        precision, own = self.scales**-2.0, theta.copy()
-        own[self._extras] = np.exp(2 * theta[self._extras])
-        gradient, curvature = -own * precision, precision.copy()
-        gradient[self._extras] += 1.0
-        curvature[self._extras] *= 2 * own[self._extras]
+            sd = np.zeros(first) if whitening is None else np.sqrt(np.sum(whitening[:first] ** 2, axis=1))
+            gradient[:first], curvature[:first] = self.stated.about(theta[:first], sd)
+        for place, extra in enumerate(self.extras, first):
+            gradient[place], bend = extra.derivatives(float(theta[place]))
+            curvature[place] = -bend
         return PlainTerms(float(self.log_prior(theta[None])[0]), gradient, np.diag(curvature))
 
 
@@ -222,7 +224,7 @@ def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRe
     if layout.intercept:
         design[:, -1] = 1.0
     row: dict[str, Floats] = {
-        name: np.asarray(rows[name], np.float64)[:, None] for name in ("y", "offset") if name in rows
+        name: np.asarray(rows[name], np.float64)[:, None] for name in ("y", "offset", *BESIDE) if name in rows
     }
     weights = np.asarray(rows[WEIGHT], np.float64) if WEIGHT in rows else None
     q = layout.heads
@@ -232,11 +234,11 @@ def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRe
     ]
     stated = None
     if model.parts.priors is not None:
-        shapes: dict[str, tuple[int, ...]] = {name: (q,) if name == "intercept" else () for name in scales}
-        shapes["coefficients"] = (q, width)
-        ends = range(q * (width + layout.intercept), q * (width + layout.intercept) + layout.extras)
-        stated = PlainPriors.of(model.parts.priors, shapes, ends)
-    return PlainRegression(density, layout, design, row, weights, np.concatenate(flat).astype(np.float64), unit, stated)
+        shapes: dict[str, tuple[int, ...]] = {"coefficients": (q, width)}
+        shapes |= {"intercept": (q,)} if layout.intercept else {}
+        stated = PlainPriors.of(model.parts.priors, shapes, ())
+    every = np.concatenate(flat).astype(np.float64)
+    return PlainRegression(density, layout, design, row, weights, every, unit, model.parts.extras, stated)
 
 
 Rule = tuple[Floats, Floats]

@@ -34,7 +34,7 @@ from tallbayes.doors.sklearn.matrices import (
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.estimate import estimate
 from tallbayes.formula.standardising import read_rule
-from tallbayes.model.catalogue import CATALOGUE, families_of
+from tallbayes.model.catalogue import CATALOGUE, plain_families_of
 from tallbayes.model.families import FAMILIES
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
@@ -211,7 +211,7 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         return state
 
     def _require_family(self) -> None:
-        families = families_of(self._response)
+        families = plain_families_of(self._response)
         if self.family not in families:
             raise InputError(explain(f"family one of {families}", repr(self.family), repr(families[0])))
 

@@ -24,7 +24,7 @@ from tallbayes.doors.sklearn.estimator import TallEstimator
 from tallbayes.doors.sklearn.matrices import is_small
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.model.model import Model
-from tallbayes.model.responses import check_regression
+from tallbayes.model.responses import Beside, check_regression
 from tallbayes.moments import Floats
 
 LEAST_NOISE = 1e-3
@@ -249,10 +249,10 @@ def _least_noise_prior(log_prior: Any, theta: Any) -> Any:
 
 def _of_rates(model: Model) -> Model:
     """With any y >= 0."""
-    return replace(model, check=partial(check_regression, _check_rate, 1.0))
+    return replace(model, check=partial(check_regression, _check_rate, (), 1.0))
 
 
-def _check_rate(y: np.ndarray) -> None:
+def _check_rate(y: np.ndarray, beside: Beside) -> None:
     if np.any(y < 0):
         at = int(np.argmax(y < 0))
         raise DataError(explain("y >= 0", f"{y[at]} at row {at}", "tb.TallRegressor for measurements"))

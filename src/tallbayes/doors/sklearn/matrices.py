@@ -270,8 +270,8 @@ class Names:
     def _by_class(self, one: Structure) -> Structure:
         return one if self.classes is None else Structure.container("dict", [(each, one) for each in self.classes])
 
-    def reading(self, scaling: Scaling) -> Reading:
-        """How these parameters are read off those of standardised columns, head by head."""
+    def reading(self, scaling: Scaling, last: Part | None) -> Reading:
+        """How these parameters are read off those of standardised columns, head by head; `last` is that of an extra."""
         heads, d, units = self.heads, self.columns, scaling.units(self.columns)
         size = heads * (d + self.intercept) + (self.extra is not None)
         matrix, offset, nothing = np.zeros((size, size)), np.zeros(size), np.zeros(d)
@@ -286,7 +286,7 @@ class Names:
         parts = [Part("real", (), (size - (self.extra is not None),))]
         if self.extra:
             matrix[-1, -1] = own_extra(1.0, self.extra, units)
-            parts.append(Part("positive", (), (1,)))
+            parts.append(last or Part("positive", (), (1,)))
         row, column = np.nonzero(matrix)
         return Reading(self.structure, tuple(parts), Entries(row, column, matrix[row, column]), offset)
 
@@ -307,7 +307,7 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
         probe = posterior.probe
         if probe is not None:
             probe = probe.narrowed(result.anchor, places, anchor)
-        reading = names.reading(scaling)
+        reading = names.reading(scaling, None if posterior.reading is None else posterior.reading.parts[-1])
         posterior = replace(posterior, anchor=anchor, points=points, stored=reading, live=None, probe=probe)
     return replace(
         result,

@@ -15,20 +15,29 @@ import numpy as np
 from tallbayes.errors import InputError, explain
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
-from tallbayes.formula.fit import coefficient_scales, find_family, make_model, one_table, require_options, unknown_extra
+from tallbayes.formula.fit import (
+    coefficient_scales,
+    find_family,
+    make_model,
+    one_table,
+    require_options,
+    unknown_extras,
+)
 from tallbayes.formula.groups.fit import mixed_model
 from tallbayes.formula.priors.stated import read_priors
-from tallbayes.formula.priors.words import design_notes, prior_note
+from tallbayes.formula.priors.words import design_notes, prior_note, usual_laws
 from tallbayes.formula.standardising import read_rule
-from tallbayes.model.catalogue import CATALOGUE
+from tallbayes.model.catalogue import BESIDE, CATALOGUE
 from tallbayes.model.groups.mixed import powers_of
 from tallbayes.model.groups.terms import EffectTerm, root_of
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
+from tallbayes.model.parts.extras import ExtraPart, OfExcess, coordinates
 from tallbayes.model.priors.assigned import draws_of, gaussian_leaves, runs_of
 from tallbayes.model.priors.named import half_normal
 from tallbayes.moments import Floats
-from tallbayes.programs.later import jax
+from tallbayes.programs.later import jax, jnp
+from tallbayes.results.checks.batches import RowBatch
 from tallbayes.results.checks.before import PriorPredictive, checks_of
 from tallbayes.results.checks.responses import ResponseDrawer
 from tallbayes.results.parts import Regression
@@ -95,7 +104,7 @@ def prior_predictive(
         hint = "poly(x, 3) or bs(x, df=6) in its place; the prior of a smooth's curve is not drawn yet"
         raise InputError(explain("a formula without smooths", repr(design.encoding.coding.smooths[0].factor), hint))
     scales = coefficient_scales(prior_scale, design.names)
-    stated = read_priors(priors, design, unknown_extra(known, chosen))
+    stated = read_priors(priors, design, unknown_extras(known, chosen))
     fixed = make_model(known, make, design, scales, intercept_scale, chosen, stated)
     arrays, model = dict(design.rows.rows()) if isinstance(design.rows, Stored) else dict(design.rows), fixed
     if design.groups:
@@ -108,7 +117,7 @@ def prior_predictive(
     shift, scale = design.encoding.response_mean, design.encoding.response_scale
     classes = tuple(str(each) for each in design.encoding.classes or ())
     checks = checks_of(known.response, classes, shift + scale * np.asarray(some["y"], np.float64), drawn.blocks())
-    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated)
+    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated, usual_laws(model))
     names, values = _reported(model, theta)
     notes = (said, *design_notes(design, stated))
     return PriorPredictive(names, values, checks, numbers, len(arrays["y"]), notes, drawn.blocks)
@@ -141,10 +150,9 @@ def _draws(model: Model, layout: Layout, rows: Any, rng: np.random.Generator, co
     parts = model.parts
     assert parts is not None
     width, heads = layout.width(rows), () if not CATALOGUE[model.family or ""].by_class else (layout.heads,)
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(parts.scales, ())
-    shapes |= {"coefficients": (*heads, width), "intercept": heads}
-    leaves = gaussian_leaves(parts.scales) if parts.priors is None else parts.priors.leaves
-    theta = draws_of(leaves, shapes, rng, count)
+    shapes: dict[str, tuple[int, ...]] = {"coefficients": (*heads, width), "intercept": heads}
+    leaves = gaussian_leaves(parts.own) if parts.priors is None else parts.priors.leaves
+    theta = draws_of(leaves, shapes, rng, count) | {each.name: each.draws(rng, count) for each in parts.extras}
     for place, term in enumerate(parts.terms):
         laws = runs_of(term.laws or (half_normal(term.scale),) * term.size)
         theta |= draws_of({f"scales{place}": laws}, {f"scales{place}": (term.size,)}, rng, count)
@@ -177,6 +185,18 @@ def _reported(model: Model, theta: dict[str, Floats]) -> tuple[tuple[str, ...], 
     return tuple(names[place] for place in kept), values[:, kept]
 
 
+def _places(extras: tuple[ExtraPart, ...], theta: dict[str, Floats]) -> Floats:
+    """Where extras stand in R^d, (draws, numbers)."""
+
+    def flat(one: dict[str, Any]) -> Any:
+        return jnp.concatenate(coordinates(extras, one))
+
+    if not extras:
+        return np.empty((0, 0))
+    with jax.enable_x64(True):
+        return np.asarray(jax.vmap(flat)({extra.name: theta[extra.name] for extra in extras}))
+
+
 @dataclass(frozen=True, eq=False)
 class _Responses:
     """Responses at some rows, a block of draws at a time: a pure function of the seed and the block."""
@@ -195,17 +215,24 @@ class _Responses:
         for number, start in enumerate(range(0, count, size)):
             rng = np.random.default_rng(np.random.SeedSequence([self.seed, 2, number]))
             theta = {name: each[start : start + size] for name, each in self.theta.items()}
-            drawer = self._drawer(theta)
+            drawer, batch = self._drawer(theta), self._batch()
             eta = self._predictors(theta, rng)
-            yield drawer.responses(eta, rng), drawer.means(eta)
+            yield drawer.responses(eta, batch, rng), drawer.means(eta, batch)
+
+    def _batch(self) -> RowBatch:
+        """What responses read of the rows."""
+        count, beside = len(self.rows["y"]), {name: self.rows[name] for name in BESIDE if name in self.rows}
+        return RowBatch(np.arange(count), np.zeros((count, 0)), np.zeros(count), beside=beside)
 
     def _drawer(self, theta: dict[str, Floats]) -> ResponseDrawer:
         facts: Any = self.unfitted
         known = self.unfitted.regression.noise_scale
-        extra = CATALOGUE[self.model.family or ""].extra
-        own = known if extra is None or extra.name not in theta else theta[extra.name]
+        parts = self.model.parts
+        assert parts is not None
+        width = parts.density.width if isinstance(parts.density, OfExcess) else None
+        own = theta[parts.extras[0].name] if parts.extras else known
         nothing: Any = None
-        return ResponseDrawer(facts, nothing, self.layout, None, own)
+        return ResponseDrawer(facts, nothing, self.layout, None, own, _places(parts.extras, theta), width)
 
     def _predictors(self, theta: dict[str, Floats], rng: np.random.Generator) -> Floats:
         """eta, (draws, rows), with a last axis of heads where there are several."""

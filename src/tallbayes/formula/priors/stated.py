@@ -74,8 +74,8 @@ class StatedPriors:
         return tuple((name, str(each)) for name, each in self.by_name.items())
 
 
-def read_priors(given: Any, design: Design, extra: Extra | None) -> StatedPriors:
-    """Priors by name, held against what can be named; `extra` is the unknown parameter beside the coefficients."""
+def read_priors(given: Any, design: Design, extras: tuple[Extra, ...]) -> StatedPriors:
+    """Priors by name, held against what can be named; `extras` are the unknown parameters beside the coefficients."""
     if not given:
         return StatedPriors({})
     if not isinstance(given, Mapping):
@@ -83,7 +83,7 @@ def read_priors(given: Any, design: Design, extra: Extra | None) -> StatedPriors
         raise InputError(explain("priors by name, in a dict", repr(given), hint))
     places = _places(design.encoding.coding)
     scales, correlations = _of_groups(design)
-    positive = [*scales, *([] if extra is None else [extra.name])]
+    positive = [*scales, *(extra.name for extra in extras if extra.space in ("positive", "excess"))]
     known = [*places, *([INTERCEPT] if design.intercept else []), *positive, *correlations]
     found: dict[str, Prior | Lkj] = {}
     for name, each in given.items():
@@ -140,7 +140,7 @@ def _one(prior: Prior | Lkj) -> Prior:
 
 
 def family_priors(
-    stated: StatedPriors, design: Design, scales: Any, intercept_scale: float, extra: Extra | None
+    stated: StatedPriors, design: Design, scales: Any, intercept_scale: float, extras: tuple[Extra, ...]
 ) -> dict[str, Any]:
     """What the family is told: priors of theta by its own names. Coefficients that are not named are normal."""
     encoding = design.encoding
@@ -161,9 +161,10 @@ def family_priors(
         own = intercept.within(encoding.response_mean, unit)
         # An intercept by itself is the coefficient of a column of ones.
         found |= {"intercept": own} if design.names else {"coefficients": own}
-    beside = None if extra is None else stated.one(extra.name)
-    if extra is not None and beside is not None:
-        found[extra.name] = beside.within(0.0, unit if extra.has_units else 1.0)
+    for extra in extras:
+        beside = stated.one(extra.name)
+        if beside is not None:
+            found[extra.name] = beside.within(0.0, unit if extra.has_units else 1.0)
     return found
 
 

@@ -12,16 +12,24 @@ from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.priors.stated import StatedPriors
 from tallbayes.formula.smooths.fit import smooths_in_words
+from tallbayes.model.model import Model
 from tallbayes.model.priors.named import Lkj
 from tallbayes.model.priors.prior import Prior
 
+CUT_POINTS = "cut_points"
 ALL_PRIORS = "the scales of all priors"
 
 
 def prior_note(
-    design: Design, scales: Any, intercept_scale: float, group_scale: Any, rule: str, stated: StatedPriors
+    design: Design,
+    scales: Any,
+    intercept_scale: float,
+    group_scale: Any,
+    rule: str,
+    stated: StatedPriors,
+    laws: Mapping[str, str],
 ) -> str:
-    """The priors of a fit in a line."""
+    """The priors of a fit in a line; `laws` are the usual ones of what stands beside the coefficients."""
     on = {
         "numbers": "standardised columns of numbers, and on levels of categories as they are",
         "all": "standardised columns",
@@ -36,8 +44,9 @@ def prior_note(
         parts.append(f"{which} N(0, {scales:g}^2) on {on}")
     elif len(design.names) > own:
         parts.append(f"{which} N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
-    if design.intercept and INTERCEPT not in stated.by_name:
+    if design.intercept and INTERCEPT not in stated.by_name and CUT_POINTS not in laws:
         parts.append(f"intercept N(0, {intercept_scale:g}^2){_at(any(encoding.means))}")
+    parts += [f"{name.replace('_', ' ')} {law}" for name, law in laws.items() if name not in stated.by_name]
     parts += smooths_in_words(design, group_scale)
     if design.groups:
         parts += _group_parts(design.groups, group_scale, stated)
@@ -45,6 +54,11 @@ def prior_note(
         ", and so are the priors of single names" if stated and not all(map(_in_sds, stated.by_name.values())) else ""
     )
     return f"prior: {', '.join(parts)}; results are for the table's own columns{both}"
+
+
+def usual_laws(model: Model) -> dict[str, str]:
+    """What stands beside the coefficients, with the laws that its family has of it."""
+    return {extra.name: str(extra.prior) for extra in (() if model.parts is None else model.parts.extras)}
 
 
 def design_notes(design: Design, stated: StatedPriors) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def _told(model: Model, design: Design) -> list[tuple[tuple[float, ...], str | N
     x = np.asarray(rows["x"][some], np.float64)
     weights = rows[design.weights] if isinstance(design.weights, str) else design.weights
     each = np.ones(len(some)) if weights is None else np.asarray(weights, np.float64)[some]
-    total = row_information(model.parts.density, extra, rows) * count * (each @ x**2) / len(some)
+    total = row_information(model.parts.density, model.parts.extras, rows) * count * (each @ x**2) / len(some)
     total = 2.0 ** (np.rint(2 * np.log2(np.maximum(total, LEAST))) / 2)
     noise = extra if model.family in IN_UNITS_OF_NOISE else None
     places = {place: column for column, place in enumerate(coding.dense)}

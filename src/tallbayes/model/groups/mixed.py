@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, ModelError, explain
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.constraints import correlation, half_normal
 from tallbayes.model.groups.integral import WEIGHT, Groups
 from tallbayes.model.groups.linear import LinearIntegral
@@ -38,6 +39,7 @@ from tallbayes.model.groups.reads import read_place
 from tallbayes.model.groups.terms import EffectTerm, Stretched, root_of, stretch
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Model
+from tallbayes.model.parts.extras import ExtraPart, first_of, with_extras
 from tallbayes.model.priors.assigned import own_log_prior, runs_of
 from tallbayes.model.smooths import SmoothTerm
 from tallbayes.model.smooths import log_prior as smooth_prior
@@ -63,7 +65,7 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
     parts, layout = model.parts, model.layout
     assert parts is not None
     first = terms[0]
-    extra = extra_of(model)
+    extra, extras = extra_of(model), parts.extras
     constraints: dict[str, Any] = dict(model.constraints or {})
     for place, term in enumerate(terms):
         constraints[f"scales{place}"] = half_normal(term.scale)
@@ -71,8 +73,8 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             constraints[f"correlations{place}"] = correlation
         if place:
             constraints[f"effects{place}"] = Stretched(term, place)
-    prior = partial(_prior, parts.own, parts.smooths, terms)
-    likelihood = partial(_likelihood, parts.density, extra, layout, terms)
+    prior = partial(_prior, parts.own, extras, parts.smooths, terms)
+    likelihood = partial(_likelihood, parts.density, extras, layout, terms)
     return replace(
         model,
         log_prior=prior,
@@ -91,7 +93,7 @@ def with_effects(model: Model, *terms: EffectTerm, names: tuple[str, ...] | None
             shown=partial(_shown, first),
             names=names,
             closed=_closed(model, terms, extra),
-            weigh_rows=partial(row_information, parts.density, extra),
+            weigh_rows=partial(row_information, parts.density, extras),
             stretch=partial(_stretch, first),
             reads=tuple((f"effects{place}", f"level{place}") for place in range(1, len(terms))),
         ),
@@ -116,7 +118,8 @@ def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> E
     _require_one_predictor(model)
     assert model.parts is not None
     extra = extra_of(model)
-    each, z = row_information(model.parts.density, extra, rows), np.asarray(rows[f"z{place}"], np.float64)
+    each = row_information(model.parts.density, model.parts.extras, rows)
+    z = np.asarray(rows[f"z{place}"], np.float64)
     weights = each * np.asarray(rows.get(WEIGHT, np.ones(len(z))), np.float64)
     codes = np.asarray(rows[f"level{place}"])
     sums = [np.bincount(codes, weights * left * right, term.levels) for left in z.T for right in z.T]
@@ -125,28 +128,28 @@ def with_information(model: Model, term: EffectTerm, place: int, rows: Any) -> E
 
 
 def extra_of(model: Model) -> str | None:
-    """A family's parameter beside those of its linear predictor."""
+    """A family's first parameter beside those of its linear predictor."""
     assert model.parts is not None
-    return next((name for name in model.parts.scales if name not in ("coefficients", "intercept")), None)
+    return first_of(model.parts.extras)
 
 
-def row_information(density: Callable[..., Any], extra: str | None, rows: Any) -> float:
+def row_information(density: Callable[..., Any], extras: tuple[ExtraPart, ...], rows: Any) -> float:
     """w, of which C is the sum of w z z^T: the mean of -l'' at the common linear predictor that fits best."""
     count = len(rows["y"])
     some = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
-    sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset") if name in rows}
-
+    sample = {name: np.asarray(rows[name])[some] for name in ("y", "offset", *BESIDE) if name in rows}
     with jax.enable_x64(True):
-        bends = _bends(density, extra, sample)
+        bends = _bends(density, extras, sample)
     return max(float(np.mean(np.asarray(bends))), LEAST_INFORMATION)
 
 
 @jitted(static_argnums=(0, 1))
-def _bends(density: Callable[..., Any], extra: str | None, sample: Any) -> jax.Array:
+def _bends(density: Callable[..., Any], extras: tuple[ExtraPart, ...], sample: Any) -> jax.Array:
     """-l'' of every row at the common linear predictor that fits best."""
+    start = {each.name: each.start for each in extras}
 
     def value(eta: Any, row: Any) -> Any:
-        return density(eta if extra is None else jnp.stack([eta, jnp.zeros_like(eta)]), row)
+        return density(with_extras(eta, extras, start), row)
 
     grid = jnp.linspace(-GRID, GRID, 8 * GRID + 1)
     totals = jax.vmap(lambda eta: jnp.mean(jax.vmap(lambda row: value(eta, row))(sample)))(grid)
@@ -195,7 +198,7 @@ def predictor_of(layout: Layout, terms: tuple[EffectTerm, ...], theta: Any, row:
 
 def _likelihood(
     density: Callable[..., Any],
-    extra: str | None,
+    extras: tuple[ExtraPart, ...],
     layout: Layout,
     terms: tuple[EffectTerm, ...],
     theta: Any,
@@ -203,12 +206,19 @@ def _likelihood(
     row: Any,
 ) -> Any:
     eta = predictor_of(layout, terms, theta, row) + row["z0"] @ (root_of(terms[0], theta, 0) @ b)
-    return density(eta if extra is None else jnp.stack([eta, jnp.log(theta[extra])]), row)
+    return density(with_extras(eta, extras, theta), row)
 
 
-def _prior(own: Mapping[str, Any], smooths: tuple[SmoothTerm, ...], terms: tuple[EffectTerm, ...], theta: Any) -> Any:
-    """`own` are the scales of the family's Gaussian priors, or the laws that were stated."""
+def _prior(
+    own: Mapping[str, Any],
+    extras: tuple[ExtraPart, ...],
+    smooths: tuple[SmoothTerm, ...],
+    terms: tuple[EffectTerm, ...],
+    theta: Any,
+) -> Any:
+    """`own` are the scales of the Gaussian priors of coefficients, or the laws that were stated."""
     total = own_log_prior(own, theta) + smooth_prior(smooths, theta)
+    total = total + sum(each.log_prior(theta[each.name]) for each in extras)
     for place, term in enumerate(terms):
         if term.laws:
             total = total + sum(run.log_density(theta[f"scales{place}"]) for run in runs_of(term.laws))

@@ -9,9 +9,9 @@ cost what one does. A leaf whose last axis has the columns may have others befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from tallbayes.model.priors.prior import Prior
 from tallbayes.model.priors.shrinkage import ShrinkagePrior
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jnp
+
+if TYPE_CHECKING:
+    from tallbayes.model.parts.extras import ExtraPart
 
 ALIASES = {"Intercept": "intercept", SIGMA: NOISE.name}
 
@@ -110,35 +113,42 @@ def without_shrinkage(priors: Any) -> tuple[Any, ShrinkagePrior | None]:
 
 
 def assign(
-    given: Mapping[str, Any], scales: Mapping[str, Any]
-) -> tuple[Priors, dict[str, Any], tuple[tuple[str, str], ...]]:
-    """The priors of the leaves that `scales` names, about how wide they are, and in words what was stated; those that
-    are not given are normal, or half-normal, of these scales."""
+    given: Mapping[str, Any], scales: Mapping[str, Any], extras: tuple[ExtraPart, ...]
+) -> tuple[Priors, dict[str, Any], tuple[ExtraPart, ...], tuple[tuple[str, str], ...]]:
+    """The priors of the leaves that `scales` names, about how wide they are, the extras with theirs, and in words what
+    was stated; leaves that are not given are normal of these scales, and extras keep their usual laws."""
     if not isinstance(given, Mapping):
         raise ModelError(explain("priors by name", repr(given), 'priors={"coefficients": tb.priors.normal(0, 1)}'))
     by_name = {ALIASES.get(name, name): each for name, each in given.items()}
+    known = [*scales, *(extra.name for extra in extras if extra.is_statable)]
     for name in by_name:
-        if name not in scales:
-            hint = suggestion(str(name), tuple(scales), f"priors can be stated of {', '.join(scales)}")
+        if name not in known:
+            hint = suggestion(str(name), known, f"priors can be stated of {', '.join(known)}")
             raise ModelError(explain("priors of parameters of this model", repr(name), hint))
     leaves: dict[str, tuple[LawRun, ...]] = {}
     spreads: dict[str, Any] = {}
     said: list[tuple[str, str]] = []
     for name, scale in scales.items():
-        positive = name not in ("coefficients", "intercept")
         if name not in by_name:
-            leaves[name], spreads[name] = (_default(scale, positive),), scale
+            leaves[name], spreads[name] = (_default(scale),), scale
             continue
-        own = _own(by_name[name], name, positive)
+        own = _own(by_name[name], name, False)
         leaves[name] = runs_of(own)
         spreads[name] = own.spread if isinstance(own, Prior) else np.array([each.spread for each in own])
         said += [(name, own.text)] if isinstance(own, Prior) else [(f"{name}[{k}]", e.text) for k, e in enumerate(own)]
-    return Priors(leaves), spreads, tuple(said)
+    beside = []
+    for extra in extras:
+        if extra.name in by_name:
+            stated = require_kind(as_prior(by_name[extra.name], extra.name), extra.name, True, False)
+            extra = replace(extra, stated=stated)
+            said.append((extra.name, stated.text))
+        beside.append(extra)
+    return Priors(leaves), spreads, tuple(beside), tuple(said)
 
 
-def _default(scale: Any, positive: bool) -> LawRun:
+def _default(scale: Any) -> LawRun:
     """Infinite scales make nothing of z, which is flat."""
-    return LawRun("half_normal" if positive else "normal", (), None, 0.0, scale)
+    return LawRun("normal", (), None, 0.0, scale)
 
 
 def _own(given: Any, name: str, positive: bool) -> Prior | tuple[Prior, ...]:
@@ -173,8 +183,8 @@ def own_log_prior(own: Mapping[str, Any], theta: Any) -> Any:
 
 
 def gaussian_leaves(scales: Mapping[str, Any]) -> Leaves:
-    """Where nothing is stated: normal priors of these scales, and half-normal ones of what is positive."""
-    return {name: (_default(scale, name not in ("coefficients", "intercept")),) for name, scale in scales.items()}
+    """Where nothing is stated: normal priors of these scales."""
+    return {name: (_default(scale),) for name, scale in scales.items()}
 
 
 def draws_of(

@@ -267,6 +267,10 @@ def _asked(result: Result, change: Change, rows: Any, manner: Manner) -> AskedAv
     if has_smooths(result):
         own = "result.curve(column), or result.predict(rows) of both kinds of rows"
         raise InputError(explain("a regression without smooths, for averages over rows", "a fit with smooths", own))
+    if family.mean_of_extras:
+        hint = "result.predict(rows) of both kinds of rows"
+        got = f"family {family.name!r}, whose mean hangs on more"
+        raise InputError(explain("a family whose mean hangs on the linear predictor alone", got, hint))
     if manner.response is not None:
         hint = "leave it out; result.posterior.expectation for a function of theta"
         raise InputError(explain("response= for a model of one's own", f"family {family.name!r}", hint))

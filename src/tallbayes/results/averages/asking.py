@@ -100,7 +100,7 @@ def _mixed(result: Result, change: Change, rows: Any, groups: str) -> AskedAvera
     from tallbayes.formula.encoding import Encoding
 
     mixed = Mixed.of(result, Encoding.from_plain(result.encoding))
-    outcome = MixedOutcome(Wanted(mixed.family), mixed.terms, mixed.extra, mixed.noise)
+    outcome = MixedOutcome(Wanted(mixed.family), mixed.terms, mixed.extras, mixed.noise)
     is_linear = CATALOGUE[mixed.family].link == "identity"
     if groups == NEW:
         alone = outcome._replace(new_group=True, nodes=EXACT_NODES if is_linear else NEW_NODES)

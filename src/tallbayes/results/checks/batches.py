@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
+from tallbayes.model.catalogue import BESIDE
 from tallbayes.model.linear import Layout
 from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
@@ -28,7 +29,8 @@ from tallbayes.rows.table import Table, shuffled_order
 @dataclass(frozen=True, eq=False)
 class RowBatch:
     """Some rows in fitted units: x, an offset, codes of columns that are not written down; the response that was seen
-    in the units of the table, if it is known, and their numbers. Of a mixed model `effects` are what its terms read.
+    in the units of the table, if it is known, and their numbers. Of a mixed model `effects` are what its terms read;
+    `beside` is what rows tell of a response beside itself.
 
     Of a model of one's own rows are as its functions read them, `own`, and `places` where their groups are."""
 
@@ -41,6 +43,7 @@ class RowBatch:
     groups: np.ndarray | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
     places: np.ndarray | None = None
+    beside: Mapping[str, Floats] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -93,7 +96,8 @@ def _of_table(result: Result, size: int) -> Iterator[RowBatch]:
         x = own.get("x", np.zeros((count, 0)))
         offset = np.asarray(own.get("offset", np.zeros(count)), np.float64)
         seen = shift + scale * np.asarray(own["y"], np.float64)
-        yield RowBatch(numbers, np.asarray(x, np.float64), offset, seen, own.get("codes"))
+        beside = beside_of(own)
+        yield RowBatch(numbers, np.asarray(x, np.float64), offset, seen, own.get("codes"), beside=beside)
 
 
 def _arrays(table: Table) -> dict[str, Any]:
@@ -133,7 +137,8 @@ def _of_units(result: Result, size: int) -> Iterator[RowBatch]:
         offset = np.asarray(own.get("offset", np.zeros(count)), np.float64)
         seen = shift + scale * np.asarray(own["y"], np.float64)
         numbers = np.arange(start, start + count)
-        yield RowBatch(numbers, np.asarray(own["x"], np.float64), offset, seen, None, effects, groups)
+        x = np.asarray(own["x"], np.float64)
+        yield RowBatch(numbers, x, offset, seen, None, effects, groups, beside=beside_of(own))
         start += count
 
 
@@ -162,14 +167,15 @@ def _given(result: Result, rows: Any) -> Iterator[RowBatch]:
         yield from _given_arrays(result, rows, asked)
         return
     from tallbayes.formula.encoding import Encoding
+    from tallbayes.formula.response.left import left_of
     from tallbayes.rows.sources import open_source
 
     encoding, mixed = Encoding.from_plain(result.encoding), mixed_of(result)
-    has_response = encoding.response in open_source(rows).names
-    asked = Asked(keep=(encoding.response,) if has_response else ())
-    for batch in encoded_rows(encoding, rows, asked):
-        seen = _seen(encoding, batch.kept[encoding.response]) if has_response else None
-        yield _as_batch(batch, seen, mixed)
+    response = left_of(encoding.response, open_source(rows).names)
+    for batch in encoded_rows(encoding, rows, Asked(keep=response.columns)):
+        seen, beside = response.read(batch.kept)
+        seen = _seen(encoding, seen) if seen is not None else None
+        yield _as_batch(batch, seen, mixed, beside)
 
 
 def _given_arrays(result: Result, rows: Any, asked: Asked) -> Iterator[RowBatch]:
@@ -188,22 +194,28 @@ def _given_arrays(result: Result, rows: Any, asked: Asked) -> Iterator[RowBatch]
             x = (x - regression.means) / regression.scales
         numbers = np.arange(start, start + len(x)) if numbers is None else numbers
         seen = None if seen_of is None else np.asarray(seen_of, np.float64)
-        yield _as_batch(array_rows(np.asarray(x, np.float64), offset, numbers, asked, start), seen, None)
+        batch = array_rows(np.asarray(x, np.float64), offset, numbers, asked, start)
+        yield _as_batch(batch, seen, None, beside_of(rows) if isinstance(rows, Mapping) else {})
 
 
-def _as_batch(batch: NewRows, seen: Floats | None, mixed: Mixed | None) -> RowBatch:
+def beside_of(rows: Mapping[str, Any]) -> dict[str, Floats]:
+    """What rows tell of a response beside itself."""
+    return {name: np.asarray(rows[name], np.float64) for name in BESIDE if name in rows}
+
+
+def _as_batch(batch: NewRows, seen: Floats | None, mixed: Mixed | None, beside: Mapping[str, Floats]) -> RowBatch:
     x, offset = batch.inputs
     numbers = np.arange(len(x)) if batch.numbers is None else batch.numbers
     if mixed is None:
-        return RowBatch(numbers, np.asarray(x, np.float64), offset, seen)
+        return RowBatch(numbers, np.asarray(x, np.float64), offset, seen, beside=beside)
     own, codes = mixed.rows(batch)
     effects = {name: own[name] for name in own if name not in ("x", "offset")}
-    return RowBatch(numbers, own["x"], np.asarray(offset, np.float64), seen, None, effects, codes)
+    return RowBatch(numbers, own["x"], np.asarray(offset, np.float64), seen, None, effects, codes, beside=beside)
 
 
 def _seen(encoding: Any, column: Any) -> Floats:
     """A response of the table as numbers: a class by its place."""
-    values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    values = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
     if encoding.classes is None:
         found: Floats = np.array([np.nan if each is None else each for each in values], np.float64)
     else:
@@ -229,4 +241,5 @@ def _split(batches: Iterator[RowBatch], size: int) -> Iterator[RowBatch]:
                 None,
                 {name: each[part] for name, each in batch.effects.items()},
                 None if batch.groups is None else batch.groups[part],
+                beside={name: each[part] for name, each in batch.beside.items()},
             )

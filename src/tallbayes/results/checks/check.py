@@ -131,6 +131,10 @@ def checks(
         require_unweighted(result)
     replicated = simulate(result, rows, draws, seed=seed)
     first = next(replicated.batches(), None)
+    if first is not None and np.any(first.batch.beside.get("censored", 0)):
+        got = "times of which some are only bounds"
+        hint = "result.simulate, held against what was seen; or rows= of those whose events were seen"
+        raise InputError(explain("responses that were seen", got, hint))
     if first is None or first.batch.observed is None:
         hint = "a table that has the response too"
         raise InputError(explain("rows with the response that was seen", "rows without it", hint))
@@ -149,8 +153,10 @@ def checks(
 
 def _defaults(result: Result, first: ReplicatedRows) -> list[Asked]:
     regression = result.regression
-    response = _looks_like(first) if regression is None else CATALOGUE[regression.family].response
-    names: list[Asked] = list(DEFAULTS[response])
+    family = None if regression is None else CATALOGUE[regression.family]
+    names: list[Asked] = list(DEFAULTS[_looks_like(first) if family is None else family.response])
+    if family is not None and family.has_classes:
+        return names
     return [*names, "groups"] if first.batch.groups is not None and np.any(first.batch.groups >= 0) else names
 
 
@@ -179,11 +185,11 @@ def _statistic(result: Result, asked: Asked, first: ReplicatedRows) -> Statistic
     if asked in PLAIN:
         return PLAIN[asked]
     family = CATALOGUE[result.regression.family] if result.regression is not None else None
-    if asked == "shares" and family is not None and family.by_class:
+    if asked == "shares" and family is not None and family.has_classes:
         classes = None if result.encoding is None else result.encoding["classes"]
         every = range(first.mean.shape[-1]) if classes is None else classes
         return shares(tuple(str(each) for each in every))
-    if asked == "calibration" and (family is None or not family.by_class):
+    if asked == "calibration" and (family is None or not family.has_classes):
         expected = first.mean.mean(axis=0)
         edges = np.unique(np.quantile(expected, np.arange(1, BINS) / BINS))
         return calibration(edges)

@@ -17,11 +17,14 @@ from tallbayes.errors import InputError, explain
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.groups.terms import root_of
 from tallbayes.model.linear import Layout
+from tallbayes.model.links import LINKS
+from tallbayes.model.parts.extras import coordinates, with_logs
+from tallbayes.model.parts.laws import LAWS
 from tallbayes.moments import Floats
-from tallbayes.programs.later import jax
+from tallbayes.programs.later import jax, jnp
 from tallbayes.results.checks.batches import RowBatch, layout_of, mixed_of, response_units
 from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
-from tallbayes.results.fitted import has_smooths
+from tallbayes.results.fitted import excess_width, has_smooths, require_law
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
 from tallbayes.results.smooths import FamilyTheta
@@ -40,6 +43,8 @@ class ResponseDrawer:
     layout: Layout
     mixed: Mixed | None
     extra: Any
+    places: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    width: float | None = None
     known: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -47,16 +52,21 @@ class ResponseDrawer:
         regression = result.regression
         if regression is None or regression.family not in CATALOGUE:
             raise InputError(explain("a family of tb.families, or a formula", "another model", "simulate= of tb.Model"))
+        require_law(result, "responses")
         mixed, layout, points = mixed_of(result), layout_of(result, rows), draws.points
         extra: Any = regression.noise_scale
         if mixed is not None:
             known = _mixed_parts(mixed, points)
-            extra = extra if mixed.extra is None else known["theta"][mixed.extra]
-            return cls(result, draws, layout, mixed, extra, known)
+            places = known["places"]
+            extra = np.exp(places[:, -1]) if places.shape[1] else extra
+            return cls(result, draws, layout, mixed, extra, places, excess_width(result), known)
+        width = excess_width(result)
         if has_smooths(result):
-            points = FamilyTheta.of(result).of_points(points)
-        extra = np.exp(points[:, -1]) if regression.extras else extra
-        return cls(result, draws, layout, None, extra, {"points": points})
+            # What is positive comes by its log.
+            points, width = FamilyTheta.of(result).of_points(points), None
+        places = points[:, points.shape[1] - regression.extras :]
+        extra = np.exp(places[:, -1]) if regression.extras else extra
+        return cls(result, draws, layout, None, extra, places, width, {"points": points})
 
     @property
     def family(self) -> str:
@@ -132,9 +142,18 @@ class ResponseDrawer:
             self.known["effects"] = draw_effects(known, mixed.space, points, every, self.draws.seed, shown=False)[0]
         return np.asarray(self.known["effects"][:, units])
 
-    def means(self, eta: Floats) -> Floats:
+    def means(self, eta: Floats, batch: RowBatch) -> Floats:
         """Of the response in the units of the table; of several classes their chances."""
-        link = CATALOGUE[self.family].link
+        means = self._means(eta)
+        return means * batch.beside["trials"] if "trials" in batch.beside else means
+
+    def _means(self, eta: Floats) -> Floats:
+        family = CATALOGUE[self.family]
+        link = family.link
+        if family.mean_of_extras:
+            with jax.enable_x64(True):
+                found = np.asarray(LINKS[link].mean(jnp.asarray(self.stacked(eta))), np.float64)
+            return np.moveaxis(found, 0, -1) if family.has_classes else found[0]
         if link == "identity":
             scale, shift = response_units(self.result)
             return shift + scale * eta
@@ -143,26 +162,34 @@ class ResponseDrawer:
         means = {"logit": expit, "probit": ndtr, "log": _rate}[link](eta)
         return np.asarray(means, np.float64)
 
-    def responses(self, eta: Floats, rng: np.random.Generator) -> Floats:
+    def stacked(self, eta: Floats) -> Floats:
+        """Linear predictors, and after them the places of extras."""
+        stacked = np.stack([eta, *(np.broadcast_to(each[:, None], eta.shape) for each in self.places.T)])
+        return np.asarray(with_logs(self.width, stacked))
+
+    def responses(self, eta: Floats, batch: RowBatch, rng: np.random.Generator) -> Floats:
         """y in the units of the table; a class by its place."""
         response, family = CATALOGUE[self.family].response, self.family
+        if family in LAWS:
+            return LAWS[family].draw(rng, self.stacked(eta))
         extra = np.asarray(1.0 if self.extra is None else self.extra, np.float64)
         extra = extra[:, None] if extra.ndim else extra
+        if "trials" in batch.beside:
+            trials = batch.beside["trials"].astype(np.int64)
+            return rng.binomial(trials, self._means(eta)).astype(np.float64)
         if response == "binary":
-            return (rng.random(eta.shape) < self.means(eta)).astype(np.float64)
+            return (rng.random(eta.shape) < self._means(eta)).astype(np.float64)
         if response == "class":
             chance = np.cumsum(_shares(eta), axis=-1)
             return np.asarray(np.sum(rng.random(eta.shape[:2])[..., None] > chance[..., :-1], axis=-1), np.float64)
         if response == "count":
             mean = _rate(eta)
-            if family == "negative_binomial":
-                mean = mean * rng.gamma(1 / np.broadcast_to(extra, eta.shape)) * extra
             return rng.poisson(np.minimum(mean, MOST_MEAN)).astype(np.float64)
         regression = self.result.regression
         assert regression is not None
         freedom = regression.degrees_of_freedom
         noise = rng.standard_t(freedom, eta.shape) if freedom is not None else rng.standard_normal(eta.shape)
-        return self.means(eta + extra * noise)
+        return self._means(eta + extra * noise)
 
 
 def _rate(eta: Floats) -> Floats:
@@ -182,4 +209,6 @@ def _mixed_parts(mixed: Mixed, points: Floats) -> dict[str, Any]:
         theta = jax.vmap(mixed.space.theta)(np.asarray(points, np.float64))
         terms = enumerate(mixed.terms)
         roots = [jax.vmap(lambda one, t=term, k=place: root_of(t, one, k))(theta) for place, term in terms]
-        return {"theta": jax.tree.map(np.asarray, theta), "roots": [np.asarray(each) for each in roots]}
+        found = jax.vmap(lambda one: jnp.concatenate([jnp.zeros(0), *coordinates(mixed.extras, one)]))(theta)
+        shown = {"theta": jax.tree.map(np.asarray, theta), "roots": [np.asarray(each) for each in roots]}
+        return {**shown, "places": np.asarray(found)}

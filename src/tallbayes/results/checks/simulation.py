@@ -62,7 +62,7 @@ class Simulation:
         for number, batch in enumerate(row_batches(self.result, self.rows, size)):
             rng = np.random.default_rng(np.random.SeedSequence([self.draws.seed, int(Stream.RESPONSES), number]))
             eta = self.drawer.predictors(batch, rng)
-            yield ReplicatedRows(self.drawer.responses(eta, rng), self.drawer.means(eta), batch)
+            yield ReplicatedRows(self.drawer.responses(eta, batch, rng), self.drawer.means(eta, batch), batch)
 
     @cached_property
     def drawer(self) -> ResponseDrawer | OwnDrawer:

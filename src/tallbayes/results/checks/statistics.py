@@ -27,6 +27,8 @@ DEFAULTS = {
     "count": ("mean", "zeros", "dispersion", "max"),
     "real": ("mean", "sd", "skewness", "min", "max"),
     "class": ("shares",),
+    "ordered": ("shares",),
+    **dict.fromkeys(("positive", "share", "survival"), ("mean", "sd", "skewness", "min", "max")),
 }
 
 
@@ -149,8 +151,10 @@ def calibration(edges: Floats) -> Statistic:
         with np.errstate(invalid="ignore", divide="ignore"):
             return sums[:, :count] / sums[:, count : 2 * count]
 
-    ends = [0.0, *edges, 1.0]
-    labels = tuple(f"{low:.2g} to {high:.2g}" for low, high in pairwise(ends))
+    # Of chances, or of numbers that have no largest.
+    last = [1.0] if not len(edges) or edges[-1] <= 1 else []
+    labels = tuple(f"{low:.2g} to {high:.2g}" for low, high in pairwise([0.0, *edges, *last]))
+    labels = labels if last else (*labels, f"above {edges[-1]:.2g}")
     return Statistic("calibration", "Calibration: the mean by what is expected", features, value, labels=labels)
 
 

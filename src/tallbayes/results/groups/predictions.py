@@ -26,6 +26,8 @@ from tallbayes.model.groups.terms import EffectTerm
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
 from tallbayes.model.noise import Noise
+from tallbayes.model.parts.extras import ExtraPart
+from tallbayes.model.parts.making import with_width
 from tallbayes.model.smooths import SmoothTerm, scale_name, with_smooths
 from tallbayes.model.space import Space, make_space
 from tallbayes.moments import Floats
@@ -34,7 +36,7 @@ from tallbayes.posterior.group_predictions import GroupPredictor, MixedOutcome, 
 from tallbayes.posterior.observations import of_indicator
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import ARRAYS, Observation, Prediction, Unpredicted
-from tallbayes.results.fitted import kept_posterior
+from tallbayes.results.fitted import excess_width, kept_posterior
 from tallbayes.results.new_rows import Asked, NewRows, kept_arrays
 from tallbayes.results.result import Result
 
@@ -52,7 +54,7 @@ class Mixed:
     terms: tuple[EffectTerm, ...]
     order: tuple[int, ...]
     space: Space
-    extra: str | None
+    extras: tuple[ExtraPart, ...]
     noise: Noise | None
     family: str
 
@@ -77,11 +79,13 @@ class Mixed:
         assert callable(model.initial)
         space, start = make_space(model.initial({"x": np.zeros(len(encoding.coding.names) or 1)}), model.constraints)
         assert len(start) == len(posterior.anchor.mode)
-        extra = extra_of(model)
         noise: Noise | None = Noise(regression.family, regression.noise_scale, regression.degrees_of_freedom)
-        if regression.family == "student_t" and regression.degrees_of_freedom is None:
+        if (regression.family == "student_t" and regression.degrees_of_freedom is None) or not CATALOGUE[
+            regression.family
+        ].is_plain:
             noise = None
-        return cls(terms, order, space, extra, noise, regression.family)
+        assert model.parts is not None
+        return cls(terms, order, space, model.parts.extras, noise, regression.family)
 
     def rows(self, batch: NewRows) -> tuple[dict[str, Any], np.ndarray]:
         """What a prediction reads, and the groups of the first term."""
@@ -98,12 +102,19 @@ def _family(result: Result, encoding: Encoding) -> Model:
     """That of the fixed effects; priors do not matter here."""
     regression, coding = result.regression, encoding.coding
     assert regression is not None
-    options: dict[str, Any] = {"intercept_scale": 1.0 if coding.intercept and coding.names else None}
+    options: dict[str, Any] = {}
+    if CATALOGUE[regression.family].response == "ordered":
+        options["num_classes"] = len(encoding.classes or ())
+    else:
+        options["intercept_scale"] = 1.0 if coding.intercept and coding.names else None
     if regression.noise_scale is not None:
         options["noise_scale"] = regression.noise_scale
+    width = excess_width(result)
     if not coding.smooths:
-        return FAMILIES[regression.family](**options)
+        family = FAMILIES[regression.family](**options)
+        return family if width is None else with_width(family, width)
     own = FAMILIES[regression.family](prior_scale=np.ones(len(coding.names)), **options)
+    own = own if width is None else with_width(own, width)
     return with_smooths(own, _smooths_as_fitted(own, coding, kept_posterior(result)))
 
 
@@ -161,12 +172,13 @@ def mixed_stream(
     """Predictions of a fit by a formula with groups, batch by batch."""
     mixed = Mixed.of(result, encoding)
     facts = CATALOGUE[mixed.family]
-    outcome = MixedOutcome(Wanted(mixed.family, ks), mixed.terms, mixed.extra, mixed.noise)
+    outcome = MixedOutcome(Wanted(mixed.family, ks, excess_width(result)), mixed.terms, mixed.extras, mixed.noise)
     predictor = GroupPredictor(kept_posterior(result), mixed.space, outcome, None)
     notes = (WITHOUT_INTERVAL,) if interval is not None and facts.response != "binary" else ()
     for batch in batches:
         if not batch.usable.any():
-            nothing: list[Any] = [np.empty((0, 1 + len(ks)))] * len(ARRAYS)
+            outputs = len(encoding.classes) if facts.response == "ordered" and encoding.classes else 1
+            nothing: list[Any] = [np.empty((0, outputs + len(ks)))] * len(ARRAYS)
             found = Predicted(Prediction(*nothing), np.empty(0), np.empty(0))
         else:
             rows, codes = mixed.rows(batch)
