@@ -65,11 +65,11 @@ help:
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dask,data,demo,dev,export,numpyro,plot,sklearn]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dask,data,demo,dev,export,numpyro,plot,pymc,sklearn]'
 	@touch $@
 
 $(BENCH_STAMP): $(STAMP)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dask,data,demo,dev,export,numpyro,plot,sklearn]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dask,data,demo,dev,export,numpyro,plot,pymc,sklearn]'
 	@touch $@
 
 demo: $(STAMP)

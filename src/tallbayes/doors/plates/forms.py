@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from tallbayes.doors.plates.effects import EffectSites
 from tallbayes.doors.plates.entries import EntryWalk, reaches
-from tallbayes.doors.plates.programs import Answer, Message, Program
+from tallbayes.doors.plates.programs import Answer, Message, SiteProgram
 from tallbayes.doors.plates.steps import Along, NotApartError, whole
 
 OWN = "__own__"
@@ -34,7 +34,7 @@ class PlateForm:
     are seen: nodes that are put down once for b then follow a wherever the scale of an effect goes.
     """
 
-    program: Program
+    program: SiteProgram
     effects: EffectSites
     length: int
     first: dict[str, Any]
@@ -155,7 +155,7 @@ class PlateForm:
 class RowForm:
     """The model given the latent sites of one row."""
 
-    program: Program
+    program: SiteProgram
     effects: EffectSites
     first: dict[str, Any]
     shows: str = VALUE
@@ -200,7 +200,7 @@ class RowForm:
         return {name: jnp.expand_dims(entry, sites[name].axis) for name, entry in self.effects.offered(b).items()}
 
 
-def answering(program: Program, effects: EffectSites, theta: dict[str, Any], offered: dict[str, Any]) -> Answer:
+def answering(program: SiteProgram, effects: EffectSites, theta: dict[str, Any], offered: dict[str, Any]) -> Answer:
     """Sites of effects answered by what they are offered, all others by their values."""
     others, sites = program.values_of(theta), effects.by_name
 
@@ -212,7 +212,7 @@ def answering(program: Program, effects: EffectSites, theta: dict[str, Any], off
 
 
 def _shown(
-    program: Program, effects: EffectSites, rows: Any, value_of: Answer, offered: dict[str, Any], shows: str
+    program: SiteProgram, effects: EffectSites, rows: Any, value_of: Answer, offered: dict[str, Any], shows: str
 ) -> dict[str, Any]:
     run = program.run(rows, 1, value_of)
     found = {}

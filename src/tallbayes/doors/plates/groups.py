@@ -23,7 +23,7 @@ import numpy as np
 from tallbayes.doors.plates.effects import EffectSites, effect_site
 from tallbayes.doors.plates.entries import reaches
 from tallbayes.doors.plates.forms import OWN, SHOWN, TOLD, VALUE, PlateForm, RowForm
-from tallbayes.doors.plates.programs import Message, Program, Site
+from tallbayes.doors.plates.programs import Message, SiteProgram, Site
 from tallbayes.doors.plates.steps import NotApartError
 from tallbayes.errors import ModelError
 from tallbayes.model.groups.integral import Groups
@@ -44,7 +44,7 @@ SAMPLE_ROWS, FEW_GROUPS = 8, 6.0
 class Read:
     """A model with explicit effects, as it was read: its sites, their messages on one row, and its rows."""
 
-    program: Program
+    program: SiteProgram
     sites: list[Site]
     run: dict[str, Message]
     model: Model

@@ -47,7 +47,7 @@ class NormalLaw:
         return jnp.sum(jnp.broadcast_to(jnp.log(roots), shape))
 
 
-class Program(Protocol):
+class SiteProgram(Protocol):
     """What is asked of a model; a message is what a run says of a site, its `name` and, after the run, its `value`."""
 
     @property
