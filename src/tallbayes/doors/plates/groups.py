@@ -23,7 +23,7 @@ import numpy as np
 from tallbayes.doors.plates.effects import EffectSites, effect_site
 from tallbayes.doors.plates.entries import reaches
 from tallbayes.doors.plates.forms import OWN, SHOWN, TOLD, VALUE, PlateForm, RowForm
-from tallbayes.doors.plates.programs import Message, SiteProgram, Site
+from tallbayes.doors.plates.programs import Message, Site, SiteProgram
 from tallbayes.doors.plates.steps import NotApartError
 from tallbayes.errors import ModelError
 from tallbayes.model.groups.integral import Groups
