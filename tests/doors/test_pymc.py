@@ -36,7 +36,7 @@ def total(model: tb.Model, data: dict[str, Any], theta: dict[str, Any]) -> float
     return float(both(theta, data))
 
 
-SLOW = {"bounded", "outcomes", "grades"}
+SLOW = {"bounded", "correlated", "grades", "outcomes"}
 
 
 @pytest.mark.parametrize(
