@@ -7,9 +7,10 @@ The models are those of the galleries, statement by statement; their data are ma
 Ours is `tb.from_pymc` or `tb.from_bambi` and `tb.estimate` to 5% of a posterior sd, theirs PyMC's NUTS, two chains of
 1,000 draws. Every mean and sd that both report has
 
-    z = (ours - theirs) / sqrt(our standard error^2 + our bias bound^2 + theirs^2),       theirs by ArviZ's mcse
+    z = (ours - theirs) / sqrt(our standard error^2 + our bias bound^2 + theirs^2),
 
-of which one of 50 numbers exceeds 4.5 in 3,000 such studies by chance. A model is one entry of results/galleries.json.
+theirs by effective sample sizes, of which one of 50 numbers exceeds 4.5 in 3,000 such studies by chance. A model is one
+entry of results/galleries.json.
 """
 
 from __future__ import annotations
@@ -200,21 +201,29 @@ def nuts(source: Any) -> Any:
 
 
 def scores(result: Any, draws: Any) -> dict[str, list[float]]:
+    """z of every entry; the errors of NUTS are by the ESS of draws, and of their squared deviations."""
+    found: dict[str, list[float]] = {}
+    for name in sorted(set(result["mean"].value) & set(draws.posterior.data_vars)):
+        values = draws.posterior[name].values.reshape(CHAINS, DRAWS, -1)
+        sd = values.std((0, 1))
+        squares = (values - values.mean((0, 1))) ** 2
+        theirs = {
+            "mean": (values.mean((0, 1)), sd / np.sqrt(sizes(values))),
+            "sd": (sd, squares.std((0, 1)) / np.sqrt(sizes(squares)) / (2 * sd)),
+        }
+        for kind, (value, error) in theirs.items():
+            ours = result[kind]
+            own = np.hypot(np.ravel(ours.standard_error[name]), np.ravel(ours.bias_bound[name]))
+            apart = np.ravel(ours.value[name]) - value
+            found[f"{kind} {name}"] = np.round(apart / np.hypot(own, error), 2).tolist()
+    return found
+
+
+def sizes(values: np.ndarray) -> np.ndarray:
+    """Effective sample sizes of the last axis."""
     import arviz as az
 
-    found: dict[str, list[float]] = {}
-    for kind, theirs in (
-        ("mean", lambda each: each.mean(("chain", "draw"))),
-        ("sd", lambda each: each.std(("chain", "draw"))),
-    ):
-        errors = az.mcse(draws, method=kind)
-        ours = result[kind]
-        for name in sorted(set(ours.value) & set(draws.posterior.data_vars)):
-            value = np.ravel(theirs(draws.posterior[name]).values)
-            error = np.hypot(np.ravel(ours.standard_error[name]), np.ravel(ours.bias_bound[name]))
-            total = np.hypot(error, np.ravel(errors[name].values))
-            found[f"{kind} {name}"] = np.round((np.ravel(ours.value[name]) - value) / total, 2).tolist()
-    return found
+    return np.array([float(az.ess(values[:, :, place], method="mean")) for place in range(values.shape[-1])])
 
 
 def table(entries: dict[str, Any]) -> str:

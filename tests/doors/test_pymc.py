@@ -174,6 +174,42 @@ def test_groups_and_deterministics_go_by_the_models_own_names() -> None:
     assert float(told["precision"]) == 0.25
 
 
+def test_a_space_that_pymc_alone_knows_has_its_map_and_its_volume() -> None:
+    def build() -> None:
+        tail = pm.TruncatedNormal("tail", 3, 1, lower=2.5)
+        ends = pm.Uniform("ends", [-9.0, -8.0], 9.0, shape=2)
+        chol, *_ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0))
+        observe(tail + ends.sum() + chol[0, 0])
+
+    model, _ = from_pymc(with_rows(build)())
+    with jax.enable_x64(True):
+        for name in ("tail", "ends", "chol"):
+            space = model.constraints[name]
+            free = np.ravel(np.asarray(space.unconstrain(model.initial[name]))) + 0.3
+            shape = space.free_shape(np.shape(model.initial[name]))
+            value = space.constrain(jnp.reshape(free, shape))
+            np.testing.assert_allclose(np.ravel(space.unconstrain(value)), free, rtol=1e-9)
+            slope = jax.jacfwd(lambda u, s=space, n=shape: jnp.ravel(s.constrain(jnp.reshape(u, n))))(jnp.asarray(free))
+            volume = np.linalg.slogdet(slope)[1]
+            assert float(space.log_jacobian(jnp.reshape(free, shape))) == pytest.approx(volume, rel=1e-9)
+            assert abs(volume) > 1e-3
+
+
+def test_outside_of_a_distributions_parameters_the_density_is_zero() -> None:
+    """Three coins that all came up heads, p = 2 share: without the check a share of 0.8 would be likelier than 1/2."""
+
+    def build() -> None:
+        share = pm.Uniform("share")
+        pm.Bernoulli("y", p=2 * share * np.array([0.5, 1.0, 1.0]), observed=np.ones(3))
+
+    model, data = from_pymc(with_rows(build)())
+    rows = [{name: column[each] for name, column in data.items()} for each in range(3)]
+    with jax.enable_x64(True):
+        found = [float(model.log_likelihood({"share": jnp.asarray(0.8)}, row)) for row in rows]
+        assert found == [pytest.approx(np.log(0.8)), -np.inf, -np.inf]
+        assert float(model.log_likelihood({"share": jnp.asarray(0.4)}, rows[1])) == pytest.approx(np.log(0.8))
+
+
 def with_rows(build: Callable[[], Any]) -> Callable[[], Any]:
     def made() -> Any:
         with pm.Model() as model:
@@ -202,6 +238,25 @@ def mixed_rows() -> None:
     observe(pm.Normal("mean") * pt.concatenate([np.zeros(1), pm.Normal("slope") * Y[:-1]]))
 
 
+def by_index(order: np.ndarray) -> Callable[[], None]:
+    """Each row's entry of a table that rows themselves have made."""
+
+    def build() -> None:
+        a, b = pm.Normal("a"), pm.Normal("b")
+        table = pt.stack([a + X[:, 0], b * X[:, 1]], axis=1)
+        pm.Normal("y", table[order, GROUP % 2], 1, observed=Y)
+
+    return build
+
+
+def test_a_row_that_reads_its_own_entry_by_number_is_taken() -> None:
+    source = with_rows(by_index(np.arange(N)))()
+    model, data = from_pymc(source)
+    with jax.enable_x64(True):
+        theta = {"a": np.asarray(0.3), "b": np.asarray(-0.7)}
+        assert total(model, data, theta) == pytest.approx(models.log_density(source)(theta), rel=1e-9)
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no model": (lambda: 3, "a pm.Model; got int"),
     "nothing observed": (with_rows(lambda: pm.Normal("mean")), "observed variables; got .*'mean'.*observed="),
@@ -218,6 +273,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "autoregression": (
         with_rows(lambda: pm.AR("y", [pm.Normal("rate"), 0.1], sigma=1, init_dist=pm.Normal.dist(0, 1), observed=Y)),
         "density for each row",
+    ),
+    "a row that reads another": (
+        with_rows(by_index(np.where(np.arange(N) == 57, 56, np.arange(N)))),
+        "single rows; got 'y', where a row reads another",
     ),
     "rows after one another": (with_rows(mixed_rows), "single rows; got 'y', where"),
 }

@@ -23,6 +23,7 @@ from tallbayes.doors.plates.steps import Along, NotApartError, words_of
 from tallbayes.doors.pymc.graphs import JaxGraph, as_float
 
 ROW = "__row__"
+READ_ROWS = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,25 @@ def rows_of(graph: JaxGraph, names: tuple[str, ...], theta: dict[str, Any], leng
     walk = EntryWalk(length, np.int32(0))
     row = {name: column[0] for name, column in terms.data.items()}
     jax.eval_shape(lambda *given: terms.walked(walk, *given), theta, row)
+    if walk.read:
+        _require_own(terms, theta)
     return RowTerms(graph, names, length, terms.axes, walk.slices)
+
+
+def _require_own(terms: RowTerms, theta: dict[str, Any]) -> None:
+    """Refuse rows that are read at another's index, as in p[order, y]."""
+
+    def read(row: dict[str, Any]) -> Any:
+        walk = EntryWalk(terms.length, jnp.int32(0))
+        terms.walked(walk, theta, row)
+        return jnp.concatenate([jnp.ravel(each) for each in walk.read])
+
+    at = jax.jit(jax.vmap(read))
+    for start in range(0, terms.length, READ_ROWS):
+        part = {name: column[start : start + READ_ROWS] for name, column in terms.data.items()}
+        found = np.asarray(at(part))
+        if np.any(found != np.arange(start, start + len(found))[:, None]):
+            raise NotApartError("a row reads another")
 
 
 def _axes_before(jaxpr: Any, out: list[int | None]) -> list[int | None]:
