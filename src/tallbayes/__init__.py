@@ -47,7 +47,9 @@ _HOMES = {
     "cache_programs": "programs.disk_cache",
     "estimate": "estimation.estimate",
     "fit": "formula.fit",
+    "from_bambi": "doors.pymc.bambi",
     "from_numpyro": "doors.numpyro.model",
+    "from_pymc": "doors.pymc.model",
     "ingest": "rows.ingest",
     "load": "results.result_file",
     "merge_ledgers": "records.ledger",
@@ -105,7 +107,9 @@ __all__ = [
     "estimate",
     "families",
     "fit",
+    "from_bambi",
     "from_numpyro",
+    "from_pymc",
     "ingest",
     "load",
     "merge_ledgers",
@@ -120,6 +124,8 @@ if TYPE_CHECKING:
     __version__: str
     from tallbayes import baselines
     from tallbayes.doors.numpyro.model import from_numpyro
+    from tallbayes.doors.pymc.bambi import from_bambi
+    from tallbayes.doors.pymc.model import from_pymc
     from tallbayes.doors.sklearn.estimators import TallClassifier, TallCountRegressor, TallRegressor
     from tallbayes.errors import DependencyError, InputError, LedgerError, PosteriorError, TallbayesError, WorkerError
     from tallbayes.estimation.estimate import estimate

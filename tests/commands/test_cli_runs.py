@@ -72,6 +72,7 @@ def test_every_option_reaches_the_fit(fitted: Fitted, instead: Callable[..., Any
         "prior_scale": np.inf,
         "intercept_scale": 3.0,
         "group_scale": 2.0,
+        "priors": {},
         "standardise": False,
         "missing": "drop",
         "weights": "w",

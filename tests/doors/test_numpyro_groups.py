@@ -15,8 +15,8 @@ from numpyro_models import GROUP, G, N, X, Y, dist, hierarchical, moved, numpyro
 from scipy.special import logsumexp
 
 import tallbayes as tb
-from tallbayes.doors.numpyro import groups as recognition
 from tallbayes.doors.numpyro.model import from_numpyro
+from tallbayes.doors.plates import groups as recognition
 from tallbayes.errors import ModelError
 
 joint = numpyro.infer.util.log_density

@@ -190,7 +190,7 @@ def test_a_quantity_beyond_all_numbers_is_told_by_its_status_and_by_no_warning()
     """Warnings are errors here."""
     model = tb.Model(lambda m: -0.5 * m**2, lambda m, row: -0.5 * (row["y"] - m) ** 2, 0.0)
     rows = {"y": np.random.default_rng(0).normal(size=50)}
-    result = by_ladder(model, rows, {"huge": lambda m: jnp.exp(200 * m)}, tolerance=0.1, max_seconds=20)
+    result = by_ladder(model, rows, {"huge": lambda m: jnp.exp(200 * m)}, tolerance=0.1, max_seconds=120)
     assert result.status in (tb.Status.heavy_tails, tb.Status.infinite_variance)
     assert not result["huge"].met
     with pytest.raises(ModelError, match="too large to be squared"):

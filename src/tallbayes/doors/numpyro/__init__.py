@@ -3,11 +3,7 @@
     arguments   arguments of a call, told apart: arrays of rows, and what is the same for every row
     supports    the supports of distributions as constraints
     programs    a model run on some rows, its sites and plates answered from outside
-    effects     latent sites along a plate as a few free numbers of each of its entries
-    entries     a traced function of arrays along a plate, followed for one entry
-    forms       the model given one group's effect, or one row's
     responses   the observed site of a row, drawn from its distribution, or what that expects
-    groups      plates of groups, recognised and integrated out
     row_effects latent sites of the rows, each row a group of its own
     model       `from_numpyro`: the model and its rows, checked to be a sum over rows
 

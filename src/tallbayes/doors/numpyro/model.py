@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tallbayes.doors.numpyro.arguments import Arguments, bind_arguments
-from tallbayes.doors.numpyro.groups import Read, integrate_groups
-from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site, survey
+from tallbayes.doors.numpyro.programs import NumpyroProgram, survey
 from tallbayes.doors.numpyro.responses import with_responses
 from tallbayes.doors.numpyro.row_effects import integrate_rows
 from tallbayes.doors.numpyro.supports import constraint_of, start_value
+from tallbayes.doors.plates.groups import Read, integrate_groups
+from tallbayes.doors.plates.programs import Message, Site
 from tallbayes.errors import ModelError, explain, require_extra
 from tallbayes.model.constraints import Constraint
 from tallbayes.model.model import Model

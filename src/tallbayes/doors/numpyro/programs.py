@@ -20,23 +20,13 @@ import jax.numpy as jnp
 
 from tallbayes.doors.numpyro.arguments import Arguments
 from tallbayes.doors.numpyro.supports import start_value
+from tallbayes.doors.plates.forms import OWN
+from tallbayes.doors.plates.programs import Answer, Message, NormalLaw, Site
 from tallbayes.errors import ModelError, TallbayesError, explain
-
-Message = dict[str, Any]
-Answer = Callable[[Message], Any]
+from tallbayes.model.model import Model
 
 # NumPyro has one stack of handlers for all threads.
 _handlers_in_use = threading.RLock()
-
-
-@dataclass(frozen=True)
-class Site:
-    """A sample statement: its plates are (name, dim, size), its shape that of its value."""
-
-    name: str
-    is_observed: bool
-    plates: tuple[Any, ...]
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +108,31 @@ class NumpyroProgram:
                 scale = scale * count / messages[plate.name]["args"][0]
         return scale
 
+    def law(self, message: Message) -> NormalLaw:
+        law = _base(message["fn"])
+        return NormalLaw(law.loc, root=law.scale_tril) if _is_vector(law) else NormalLaw(law.loc, law.scale)
+
+    def can_standardise(self, message: Message, axis: int, run: dict[str, Message]) -> bool:
+        scale = self.scale(message, run, 1)
+        return isinstance(scale, int | float) and scale == 1 and _is_normal(_base(message["fn"]))
+
+    def axis(self, message: Message, dim: int, ndim: int) -> int:
+        return int(ndim - message["fn"].event_dim + dim)
+
+    def is_apart(self, message: Message, axis: int) -> bool:
+        return not any(jnp.ndim(bound) for bound in jax.tree.leaves(message["fn"].support))
+
+    def told(self, name: str) -> str | None:
+        return None
+
+    def tell(self, message: Message) -> Any:
+        return message["value"]
+
+    def answering(self, model: Model, form: Any, names: dict[str, str], rows: dict[str, Any]) -> Model:
+        from tallbayes.doors.numpyro.responses import with_group_responses
+
+        return with_group_responses(model, form, names, OWN, rows)
+
     def _around(self, message: Message) -> list[Any]:
         return [plate for plate in message["cond_indep_stack"] if plate.name in self.plates]
 
@@ -166,6 +181,27 @@ def survey(model: Callable[..., Any], arguments: Arguments) -> list[Site]:
     with _running("its arguments"):
         jax.eval_shape(look, arguments.rows)
     return found
+
+
+def _base(law: Any) -> Any:
+    """A distribution without what was put around it; a mask stays."""
+    from numpyro.distributions import ExpandedDistribution, Independent
+
+    while isinstance(law, ExpandedDistribution | Independent):
+        law = law.base_dist
+    return law
+
+
+def _is_normal(law: Any) -> bool:
+    from numpyro.distributions import MultivariateNormal, Normal
+
+    return type(law) in (Normal, MultivariateNormal)
+
+
+def _is_vector(law: Any) -> bool:
+    from numpyro.distributions import MultivariateNormal
+
+    return type(law) is MultivariateNormal
 
 
 def _messages(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Answer) -> dict[str, Message]:

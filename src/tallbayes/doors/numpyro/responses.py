@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from tallbayes.doors.numpyro.programs import Answer, Message, NumpyroProgram
+from tallbayes.doors.numpyro.programs import NumpyroProgram
+from tallbayes.doors.plates.programs import Answer, Message
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.model import Model
 
 if TYPE_CHECKING:
-    from tallbayes.doors.numpyro.forms import PlateForm, RowForm
+    from tallbayes.doors.plates.forms import PlateForm, RowForm
 
 Offer = Callable[[dict[str, Any], Any], Answer]
 
@@ -97,6 +98,7 @@ def with_group_responses(
     model: Model, form: PlateForm | RowForm, names: dict[str, str], own_name: str, rows: dict[str, Any]
 ) -> Model:
     """The same given a group's effect; `names` are those of the model by those of the `rows`."""
+    assert isinstance(form.program, NumpyroProgram)
     own = RowResponses(form.program, form.everywhere)
     start = model.groups.effect if model.groups is not None else 0.0
 

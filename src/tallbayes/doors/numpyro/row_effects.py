@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.doors.numpyro.effects import EffectSites
-from tallbayes.doors.numpyro.entries import NotApartError
-from tallbayes.doors.numpyro.forms import RowForm, answering
-from tallbayes.doors.numpyro.groups import AGREEMENT, COMPARED_STEPS, Read, effects_along, grouped, labels, moved_by
+from tallbayes.doors.plates.effects import EffectSites
+from tallbayes.doors.plates.forms import RowForm, answering
+from tallbayes.doors.plates.groups import AGREEMENT, COMPARED_STEPS, Read, effects_along, grouped, labels, moved_by
+from tallbayes.doors.plates.steps import NotApartError
 from tallbayes.errors import ModelError, explain
 from tallbayes.model.model import Model
 from tallbayes.programs.identity import identify
@@ -65,7 +65,7 @@ def _require_product(read: Read, form: RowForm, theta: dict[str, Any], rows: dic
         value_of = answering(read.program, together, theta, offered)
         size = jnp.sum(jax.vmap(form.effects.log_jacobian)(b))
         run = read.program.run(rows, count, value_of)
-        size += sum(site.log_size(run[site.name]) for site in together.sites)
+        size += sum(read.program.law(run[site.name]).log_size(site.shape) for site in together.sites if site.normal)
         totals = [
             sum(jnp.sum(term) for term in read.program.log_probs(rows, count, value_of, inside=inside).values())
             for inside in (False, True)

@@ -1,4 +1,4 @@
-"""Forms: a NumPyro model as its owner wrote it, given one group's effect b instead of the effects of all.
+"""Forms: a model as its owner wrote it, given one group's effect b instead of the effects of all.
 
     log p(row | theta, b),    log p(b | theta),    log p(theta),    and what is shown of b
 
@@ -15,14 +15,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tallbayes.doors.numpyro.effects import EffectSites
-from tallbayes.doors.numpyro.entries import Along, EntryWalk, NotApartError, reaches, whole
-from tallbayes.doors.numpyro.programs import Answer, Message, NumpyroProgram
+from tallbayes.doors.plates.effects import EffectSites
+from tallbayes.doors.plates.entries import EntryWalk, reaches
+from tallbayes.doors.plates.programs import Answer, Message, SiteProgram
+from tallbayes.doors.plates.steps import Along, NotApartError, whole
 
 OWN = "__own__"
 MOST_INFORMATION = 1e12
-VALUE, DEVIATION, STANDARD = "value", "deviation", "standard"
-SHOWN = {VALUE: "{}", DEVIATION: "{} - its mean", STANDARD: "{} standardised"}
+TOLD, VALUE, DEVIATION, STANDARD = "told", "value", "deviation", "standard"
+SHOWN = {TOLD: "{}", VALUE: "{}", DEVIATION: "{} - its mean", STANDARD: "{} standardised"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class PlateForm:
     are seen: nodes that are put down once for b then follow a wherever the scale of an effect goes.
     """
 
-    program: NumpyroProgram
+    program: SiteProgram
     effects: EffectSites
     length: int
     first: dict[str, Any]
@@ -123,7 +124,8 @@ class PlateForm:
 
     def showing(self, theta: dict[str, Any], b: Any) -> PlateForm:
         """With as much shown as hangs on no more than theta and b."""
-        for shows in (VALUE, DEVIATION):
+        told = any(self.program.told(site.name) for site in self.effects.sites)
+        for shows in (*[TOLD][:told], VALUE, DEVIATION):
             form = replace(self, shows=shows)
             try:
                 jax.eval_shape(form.shown, theta, b)
@@ -162,7 +164,7 @@ class PlateForm:
 class RowForm:
     """The model given the latent sites of one row."""
 
-    program: NumpyroProgram
+    program: SiteProgram
     effects: EffectSites
     first: dict[str, Any]
     shows: str = VALUE
@@ -210,28 +212,30 @@ class RowForm:
         return {name: jnp.expand_dims(entry, sites[name].axis) for name, entry in self.effects.offered(b).items()}
 
 
-def answering(program: NumpyroProgram, effects: EffectSites, theta: dict[str, Any], offered: dict[str, Any]) -> Answer:
+def answering(program: SiteProgram, effects: EffectSites, theta: dict[str, Any], offered: dict[str, Any]) -> Answer:
     """Sites of effects answered by what they are offered, all others by their values."""
     others, sites = program.values_of(theta), effects.by_name
 
     def value_of(message: Message) -> Any:
         site = sites.get(message["name"])
-        return others(message) if site is None else site.value(message, offered[site.name])
+        return others(message) if site is None else site.value(lambda: program.law(message), offered[site.name])
 
     return value_of
 
 
 def _shown(
-    program: NumpyroProgram, effects: EffectSites, rows: Any, value_of: Answer, offered: dict[str, Any], shows: str
+    program: SiteProgram, effects: EffectSites, rows: Any, value_of: Answer, offered: dict[str, Any], shows: str
 ) -> dict[str, Any]:
     run = program.run(rows, 1, value_of)
     found = {}
     for site in effects.sites:
-        if shows == VALUE or not site.normal:
+        if shows == TOLD and program.told(site.name):
+            found[site.name] = program.tell(run[site.name])
+        elif shows in (TOLD, VALUE) or not site.normal:
             found[site.name] = run[site.name]["value"]
         else:
             wide = offered[site.name]
-            found[site.name] = site.deviation(run[site.name], wide) if shows == DEVIATION else wide
+            found[site.name] = program.law(run[site.name]).deviation(wide) if shows == DEVIATION else wide
     return found
 
 

@@ -9,6 +9,7 @@ is when a scale moves; where it has many, the rows hold z.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.doors.numpyro.programs import Message
+from tallbayes.doors.plates.programs import NormalLaw
 from tallbayes.model.constraints import Constraint
 
 
@@ -41,6 +42,11 @@ class EffectSite:
     def size(self) -> int:
         return int(self.start.size)
 
+    @property
+    def places(self) -> list[str]:
+        """The numbers of an entry, as they are written behind the site's name."""
+        return [f"[{','.join(map(str, place))}]" if place else "" for place in np.ndindex(self.entry_shape)]
+
     def offered(self, free: jax.Array) -> jax.Array:
         """What the site is answered with for one entry: a, or z."""
         if self.normal:
@@ -53,28 +59,12 @@ class EffectSite:
             return -0.5 * jnp.sum(free**2) - 0.5 * self.size * np.log(2 * np.pi).item()
         return self.constraint.log_jacobian(jnp.reshape(free, self.start.shape) + self.start.astype(free.dtype))
 
-    def value(self, message: Message, offered: Any) -> Any:
+    def value(self, law: Callable[[], NormalLaw], offered: Any) -> Any:
         """z of what is offered, along the plate."""
         if not self.normal:
             return offered
-        return _base(message["fn"]).loc + self.deviation(message, offered)
-
-    def deviation(self, message: Message, offered: Any) -> Any:
-        """How far z is from its mean."""
-        law = _base(message["fn"])
-        if _is_vector(law):
-            return jnp.sum(law.scale_tril * offered[..., None, :], axis=-1)
-        return law.scale * offered
-
-    def log_size(self, message: Message) -> Any:
-        """log |dz / da| of all entries together; 0 where z itself is offered."""
-        if not self.normal:
-            return 0.0
-        law = _base(message["fn"])
-        if _is_vector(law):
-            roots = jnp.log(jnp.diagonal(law.scale_tril, axis1=-2, axis2=-1))
-            return jnp.sum(jnp.broadcast_to(roots, self.shape))
-        return jnp.sum(jnp.broadcast_to(jnp.log(law.scale), self.shape))
+        own = law()
+        return own.loc + own.deviation(offered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +85,6 @@ class EffectSites:
     def start(self) -> Any:
         return 0.0 if self.size == 1 else np.zeros(self.size)
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(
-            site.name + (f"[{','.join(map(str, place))}]" if place else "")
-            for site in self.sites
-            for place in np.ndindex(site.entry_shape)
-        )
-
     def offered(self, b: Any) -> dict[str, jax.Array]:
         return {site.name: site.offered(part) for site, part in self._parts(b)}
 
@@ -121,34 +103,8 @@ class EffectSites:
         return parts
 
 
-def effect_site(message: Message, axis: int, constraint: Constraint, start: np.ndarray, normal: bool) -> EffectSite:
-    """Read from a run of the model; `start` is a value of the site, and `normal` says whether to standardise it."""
+def effect_site(name: str, axis: int, constraint: Constraint, start: np.ndarray, normal: bool) -> EffectSite:
+    """`start` is a value of the site, and `normal` says whether to standardise it."""
     entry = np.take(start, 0, axis)
     free = np.zeros(entry.size) if normal else np.asarray(constraint.unconstrain(entry), np.float64)
-    return EffectSite(message["name"], start.shape, axis, normal, constraint, free)
-
-
-def can_standardise(message: Message, scale: Any) -> bool:
-    """Whether a site is normal, and its log density counts once."""
-    return isinstance(scale, int | float) and scale == 1 and _is_normal(_base(message["fn"]))
-
-
-def _base(law: Any) -> Any:
-    """A distribution without what was put around it; a mask stays."""
-    from numpyro.distributions import ExpandedDistribution, Independent
-
-    while isinstance(law, ExpandedDistribution | Independent):
-        law = law.base_dist
-    return law
-
-
-def _is_normal(law: Any) -> bool:
-    from numpyro.distributions import MultivariateNormal, Normal
-
-    return type(law) in (Normal, MultivariateNormal)
-
-
-def _is_vector(law: Any) -> bool:
-    from numpyro.distributions import MultivariateNormal
-
-    return type(law) is MultivariateNormal
+    return EffectSite(name, start.shape, axis, normal, constraint, free)

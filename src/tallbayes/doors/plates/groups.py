@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tallbayes.doors.numpyro.effects import EffectSites, can_standardise, effect_site
-from tallbayes.doors.numpyro.entries import NotApartError, reaches
-from tallbayes.doors.numpyro.forms import OWN, SHOWN, VALUE, PlateForm, RowForm
-from tallbayes.doors.numpyro.programs import Message, NumpyroProgram, Site
-from tallbayes.doors.numpyro.responses import with_group_responses
+from tallbayes.doors.plates.effects import EffectSites, effect_site
+from tallbayes.doors.plates.entries import reaches
+from tallbayes.doors.plates.forms import OWN, SHOWN, TOLD, VALUE, PlateForm, RowForm
+from tallbayes.doors.plates.programs import Message, Site, SiteProgram
+from tallbayes.doors.plates.steps import NotApartError
 from tallbayes.errors import ModelError
 from tallbayes.model.groups.integral import Groups
 from tallbayes.model.groups.terms import MOST_EFFECTS
@@ -44,7 +44,7 @@ SAMPLE_ROWS, FEW_GROUPS = 8, 6.0
 class Read:
     """A model with explicit effects, as it was read: its sites, their messages on one row, and its rows."""
 
-    program: NumpyroProgram
+    program: SiteProgram
     sites: list[Site]
     run: dict[str, Message]
     model: Model
@@ -107,16 +107,14 @@ def effects_along(read: Read, plate: str, names: list[str]) -> tuple[EffectSites
             raise NotApartError(f"{site.name!r} lies along another plate")
         message, length = read.run[site.name], frame.size
         start = read.model.initial[site.name]
-        axis = start.ndim - message["fn"].event_dim + frame.dim
+        axis = read.program.axis(message, frame.dim, start.ndim)
         if axis < 0 or start.shape[axis] not in (1, length):
             raise NotApartError(f"{site.name!r} of shape {start.shape} does not lie along it")
         constraint = read.model.constraints[site.name]
-        if prod(constraint.free_shape(start.shape)) != start.size or any(
-            np.ndim(bound) for bound in jax.tree.leaves(message["fn"].support)
-        ):
+        if prod(constraint.free_shape(start.shape)) != start.size or not read.program.is_apart(message, axis):
             raise NotApartError(f"{site.name!r} has a support that is not a product of fixed intervals")
-        normal = can_standardise(message, read.program.scale(message, read.run, 1))
-        found.append(effect_site(message, axis, constraint, start, normal))
+        normal = read.program.can_standardise(message, axis, read.run)
+        found.append(effect_site(site.name, axis, constraint, start, normal))
     effects = EffectSites(tuple(found))
     if effects.size > MOST_EFFECTS:
         raise NotApartError(f"{effects.size} numbers a group are more than {MOST_EFFECTS}")
@@ -137,9 +135,12 @@ def sample_of(data: dict[str, Any], length: int) -> dict[str, Any]:
 
 def labels(form: PlateForm | RowForm) -> tuple[str, ...]:
     """What effects are called, by what is shown of them."""
-    normal = [site.normal for site in form.effects.sites for _ in range(prod(site.entry_shape))]
-    pairs = zip(form.effects.labels, normal, strict=True)
-    return tuple(SHOWN[form.shows if own else VALUE].format(label) for label, own in pairs)
+    found = []
+    for site in form.effects.sites:
+        told = form.program.told(site.name) if form.shows == TOLD else None
+        shown = SHOWN[form.shows if site.normal else VALUE]
+        found += [shown.format((told or site.name) + place) for place in site.places]
+    return tuple(found)
 
 
 def grouped(
@@ -165,7 +166,7 @@ def grouped(
     constraints = {name: each for name, each in read.model.constraints.items() if name in theta}
     model = Model(form.log_prior, log_likelihood, theta, constraints=constraints, groups=groups)
     first = {name: data[own][:1] for name, own in names.items()}
-    return with_group_responses(model, form, names, OWN, first), {
+    return read.program.answering(model, form, names, first), {
         **{name: data[own] for name, own in names.items()},
         plate: index,
     }
@@ -235,7 +236,7 @@ def _values(form: PlateForm, theta: dict[str, Any], b: Any) -> tuple[dict[str, A
         name: jnp.moveaxis(entries, 0, sites[name].axis) for name, entries in jax.vmap(form.effects.offered)(b).items()
     }
     run = form.program.run(form.first, 1, form.answer(theta, offered))
-    size = sum(site.log_size(run[name]) for name, site in sites.items())
+    size = sum(form.program.law(run[name]).log_size(site.shape) for name, site in sites.items() if site.normal)
     size += jnp.sum(jax.vmap(form.effects.log_jacobian)(b)) + jnp.sum(jnp.log(width))
     return {name: run[name]["value"] for name in sites}, size
 
