@@ -58,7 +58,13 @@ def in_own_units(model: Model, encoding: Encoding, extra: Extra | None = None, b
     flat = partial(_flat_report, encoding.coding.intercept, extra)
     structure = _structure(names, classes)
     return replace(
-        model, report=report, flat_report=flat, units=units, structure=structure, affine_report=extra is None
+        model,
+        report=report,
+        flat_report=flat,
+        units=units,
+        structure=structure,
+        affine_report=extra is None,
+        columns=encoding.coding.names,
     )
 
 

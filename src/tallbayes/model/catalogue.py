@@ -24,7 +24,7 @@ class Family(NamedTuple):
     `title` is what a report calls it. `response` is what y may be: binary, real, count or class; `link` is how the mean
     of y follows from eta and, where there is a `tail`, P(y >= k). `ratio` is what exp of a coefficient is called. With
     `by_class` every class but the first has coefficients of its own, and no offset. The density is `log_concave` in
-    eta, given the extra.
+    eta, given the extra. One that `shrinks` has one linear predictor, and takes a shrinkage prior of its coefficients.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Family(NamedTuple):
     ratio: str | None = None
     by_class: bool = False
     log_concave: bool = True
+    shrinks: bool = False
 
 
 NOISE = Extra("noise_scale", has_units=True)
@@ -46,9 +47,9 @@ EXCESS = Extra("overdispersion", has_units=False)
 CATALOGUE = {
     family.name: family
     for family in (
-        Family("logistic", "Logistic regression", "binary", "logit", ratio="odds ratio"),
-        Family("probit", "Probit regression", "binary", "probit"),
-        Family("linear", "Linear regression", "real", "identity", extra=NOISE),
+        Family("logistic", "Logistic regression", "binary", "logit", ratio="odds ratio", shrinks=True),
+        Family("probit", "Probit regression", "binary", "probit", shrinks=True),
+        Family("linear", "Linear regression", "real", "identity", extra=NOISE, shrinks=True),
         Family(
             "student_t",
             "Linear regression with Student-t noise",
@@ -56,8 +57,9 @@ CATALOGUE = {
             "identity",
             extra=NOISE,
             log_concave=False,
+            shrinks=True,
         ),
-        Family("poisson", "Poisson regression", "count", "log", "poisson", ratio="rate ratio"),
+        Family("poisson", "Poisson regression", "count", "log", "poisson", ratio="rate ratio", shrinks=True),
         Family(
             "negative_binomial",
             "Negative binomial regression",
@@ -66,6 +68,7 @@ CATALOGUE = {
             "negative_binomial",
             extra=EXCESS,
             ratio="rate ratio",
+            shrinks=True,
         ),
         Family("multinomial", "Multinomial regression", "class", "softmax", ratio="odds ratio", by_class=True),
     )

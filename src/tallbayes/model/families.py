@@ -160,10 +160,10 @@ def _model(
     words: tuple[tuple[str, str], ...] = ()
     priors, shrinkage = without_shrinkage(priors)
     if shrinkage is not None:
-        if family.by_class:
-            raise ModelError(
-                explain("one linear predictor under such a prior", f"family {name!r}", "tb.priors.normal()")
-            )
+        if not family.shrinks:
+            known = ", ".join(each.name for each in CATALOGUE.values() if each.shrinks)
+            hint = f"tb.priors.normal(), or a family of these: {known}"
+            raise ModelError(explain(f"a family of one linear predictor under {shrinkage}", f"family {name!r}", hint))
         scales["coefficients"] = scale = np.inf
     if priors:
         stated, scales, words = assign(priors, scales)
