@@ -257,9 +257,14 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
         from tallbayes.formula.fit import fit as fit_formula
         from tallbayes.methods.anchored import Anchored
         from tallbayes.methods.randomised import Randomised
+        from tallbayes.model.priors.assigned import without_shrinkage
 
     given = vars(options)
     # What is kept is gone on with, path by path; a table so small that it is answered at once need not be.
+    stated = priors_of(options.prior)
+    if without_shrinkage(stated)[1] is not None:
+        # Chains of their own, which keep no blocks.
+        ledger = None
     method: Any = None if ledger is None else Anchored()
     if options.method == "randomised":
         method = Randomised()
@@ -269,7 +274,7 @@ def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) 
             options.data,
             options.family,
             standardise=not options.raw and options.standardise,
-            priors=priors_of(options.prior),
+            priors=stated,
             family_options={name: given[name] for name in FAMILY_OPTIONS if given[name] is not None},
             method=method,
             progress=display,

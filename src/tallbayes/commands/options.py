@@ -78,8 +78,8 @@ MODEL = (
     number("--group-scale", "scales of group effects and of smooths ~ half-normal(S); default 1", "S", default=1.0),
     option(
         "--prior",
-        'of a column, a term, Intercept, noise_scale, "sd(carrier)", in their own units; repeatable: '
-        '"hour=normal(0.1,0.5)"',
+        'of a column, a term, Intercept, noise_scale, "sd(carrier)", in their own units, or of all coefficients, '
+        'per sd of a column, coefficients=horseshoe(0.1); repeatable: "hour=normal(0.1,0.5)"',
         "NAME=PRIOR",
         action="append",
     ),

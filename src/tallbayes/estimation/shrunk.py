@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.errors import DataError, InputError, MethodError, NoConvergenceError, explain
+from tallbayes.errors import DataError, InputError, MethodError, ModelError, NoConvergenceError, explain
 from tallbayes.estimation.question import Question, read_changes
 from tallbayes.estimation.shrunk_result import Described, anchor_of, conclude_shrunk, posterior_of
 from tallbayes.estimation.small import checked_rows, fitted_rows, reading_of, unit_of
@@ -57,6 +57,13 @@ def require_shrinkable(asked: Question, method_given: bool) -> None:
     if method_given:
         hint = "method=None: chains on a Gaussian likelihood, and weights that read all rows"
         raise MethodError(explain("no method beside a shrinkage prior", type(asked.method).__name__, hint))
+    model = asked.model
+    if not model.is_as_made:
+        hint = "priors={...} of tb.families in its place"
+        raise ModelError(explain("the log prior of the family beside a shrinkage prior", "another one", hint))
+    if model.report is not None and model.flat_report is None:
+        hint = "result.posterior.expectation(function) afterwards"
+        raise ModelError(explain("parameters as the family has them", "a model with a report of its own", hint))
     _names_of(asked)
 
 
@@ -181,7 +188,7 @@ def _first_centre(regression: PlainRegression, width: int) -> tuple[Floats, Floa
         scales[:width] = broad * unit / np.where(spread > 0, spread, 1.0)
         scales[width:] = np.minimum(scales[width:], MOST_SCALE * max(unit, 1.0))
         try:
-            found = find_mode(replace(regression, scales=scales), np.zeros(regression.dimension))
+            found = find_mode(_held(regression, scales, width), np.zeros(regression.dimension))
         except np.linalg.LinAlgError:
             found = None
         if found is not None:
@@ -193,6 +200,17 @@ def _first_centre(regression: PlainRegression, width: int) -> tuple[Floats, Floa
             "a mode under a Gaussian prior", "climbs that did not end", "more rows than columns, centred and scaled"
         )
     )
+
+
+def _held(regression: PlainRegression, scales: Floats, width: int) -> PlainRegression:
+    """Coefficients under Gaussian priors of these scales, in place of what is flat; all else as it was stated."""
+    stated = regression.stated
+    if stated is not None:
+        runs = tuple(
+            each._replace(scale=scales[each.places]) if each.places[0] < width else each for each in stated.runs
+        )
+        stated = replace(stated, runs=runs)
+    return replace(regression, scales=scales, stated=stated)
 
 
 def _facts(model: Model, regression: PlainRegression, centre: Floats) -> Facts:

@@ -89,7 +89,10 @@ class Described:
             ShrunkAnswer(name, reading.structure, parameters[0], parameters[1] if name == "sd" else (-1,) * m)
             for name in names
         ]
-        told.append(ShrunkAnswer("kept", Structure.leaf((p,)), tuple(range(2 * m, 2 * m + p)), (-1,) * p))
+        own = Structure.leaf((p,))
+        if model.columns:
+            own = Structure.container("dict", [(name, Structure.leaf(())) for name in model.columns])
+        told.append(ShrunkAnswer("kept", own, tuple(range(2 * m, 2 * m + p)), (-1,) * p))
         told.append(ShrunkAnswer("effective_nonzero", Structure.leaf(()), (2 * m + p,), (-1,)))
         shared = tuple(law.shared(law.start(np.zeros(1))))
         for place, name in enumerate(shared):
@@ -178,7 +181,7 @@ def _summary(weighed: WeighedSweeps | None) -> DrawWeights:
 
 def _notes(run: Shrinking, described: Described, now: Findings) -> tuple[str, ...]:
     assert described.model.shrinkage is not None
-    told = [f"prior: {described.model.shrinkage.words}"]
+    told = [f"shrinkage: {described.model.shrinkage.words}"]
     if run.weighed is not None:
         told += _about_shared(run.weighed, described)
     effective, apart = neat(min(now.effective, 1e6), 2), neat(now.apart, 2)

@@ -82,7 +82,8 @@ def fit(
     priori, of the scale `group_scale` (one number, or a dict by factor), in the same units. `priors` of `tb.priors`
     take the place of these by the names that the result reports, in its own units: {"hour": tb.priors.normal(0.1, 0.5),
     "carrier": tb.priors.student_t(4, 0, 1), "Intercept": ..., "noise_scale": ..., "sd(carrier)": ...}, where a term is
-    all of its coefficients, and "coefficients" all that are not named. `family_options` go to the family
+    all of its coefficients, and "coefficients" all that are not named. A shrinkage prior of "coefficients", such as
+    tb.priors.horseshoe(0.1), is of all of them, on columns as they are standardised. `family_options` go to the family
     ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
     `quantities` are functions of the reported dict.
 

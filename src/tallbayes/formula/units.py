@@ -69,7 +69,8 @@ def in_own_units(
     report = partial(_report, names, intercept, extras, classes)
     flat = partial(_flat_report, intercept, extras)
     structure = _structure(names, classes)
-    return replace(model, report=report, flat_report=flat, units=units, structure=structure, affine_report=not extras)
+    told: dict[str, Any] = {"report": report, "flat_report": flat, "units": units, "structure": structure}
+    return replace(model, **told, affine_report=not extras, columns=encoding.coding.names)
 
 
 def cut_names(classes: tuple[Any, ...]) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ class Family(NamedTuple):
     every class but the first has coefficients of its own, and no offset. The density is `log_concave` in eta, given
     the `extras`, which stand in the order of their names, after "intercept"; it `reads` what rows may tell beside y.
     `mean_of_extras` says that the mean hangs on these too, and `has_law` that how y scatters is told by `laws`. A
-    `pseudo` density is a loss: of rows it says nothing. `note` is told with every fit.
+    `pseudo` density is a loss: of rows it says nothing. One that `shrinks` takes a shrinkage prior of its coefficients.
+    `note` is told with every fit.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Family(NamedTuple):
     has_law: bool = False
     pseudo: bool = False
     note: str = ""
+    shrinks: bool = False
 
     @property
     def extra(self) -> Extra | None:
@@ -105,9 +107,11 @@ ZERO = "coefficients are of the log mean of the counts"
 CATALOGUE = {
     family.name: family
     for family in (
-        Family("logistic", "Logistic regression", "binary", "logit", ratio="odds ratio", reads=("trials",)),
-        Family("probit", "Probit regression", "binary", "probit", reads=("trials",)),
-        Family("linear", "Linear regression", "real", "identity", extras=(NOISE,)),
+        Family(
+            "logistic", "Logistic regression", "binary", "logit", ratio="odds ratio", reads=("trials",), shrinks=True
+        ),
+        Family("probit", "Probit regression", "binary", "probit", reads=("trials",), shrinks=True),
+        Family("linear", "Linear regression", "real", "identity", extras=(NOISE,), shrinks=True),
         Family(
             "student_t",
             "Linear regression with Student-t noise",
@@ -115,8 +119,9 @@ CATALOGUE = {
             "identity",
             extras=(NOISE,),
             log_concave=False,
+            shrinks=True,
         ),
-        Family("poisson", "Poisson regression", "count", "log", "poisson", ratio="rate ratio"),
+        Family("poisson", "Poisson regression", "count", "log", "poisson", ratio="rate ratio", shrinks=True),
         Family(
             "negative_binomial",
             "Negative binomial regression",
@@ -125,6 +130,7 @@ CATALOGUE = {
             "negative_binomial",
             extras=(EXCESS,),
             ratio="rate ratio",
+            shrinks=True,
         ),
         Family("multinomial", "Multinomial regression", "class", "softmax", ratio="odds ratio", by_class=True),
         *(

@@ -84,7 +84,8 @@ class Model:
     `noise` is how y scatters in a family, `parts` what it is made of. With `groups` every group of rows has an effect b
     of its own, which is integrated out, and `log_likelihood(theta, b, row)` is that of one row given it.
 
-    With `shrinkage` a family's coefficients have that prior, and the log prior is that of all else.
+    With `shrinkage` a family's coefficients have that prior, and the log prior is that of all else; `columns` are the
+    names of what belongs to them one by one, where they have names.
 
     `notes` are told with every result: what a door made of the model.
 
@@ -125,6 +126,7 @@ class Model:
     shrinkage: ShrinkagePrior | None = None
     simulate: Callable[..., Any] | None = None
     response: str | Callable[[Any], Any] = "y"
+    columns: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         from tallbayes.views.notebook.displays import shown

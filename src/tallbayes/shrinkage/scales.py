@@ -49,6 +49,10 @@ class ScaleLaw(Protocol):
         """What is told of the scales that all columns share, by name, (chains,)."""
         ...
 
+    def drawn(self, rng: np.random.Generator, count: int) -> Floats:
+        """log v of independent draws of the prior, (count, columns)."""
+        ...
+
 
 class HorseshoeScales(NamedTuple):
     """Logarithms of lambda (chains, columns), of tau and of c^2 (chains,); the last is infinite without a slab."""
@@ -113,6 +117,14 @@ class HorseshoeLaw:
         told = {"log_global_scale": scales.common}
         return told if self.slab is None else told | {"log_slab_scale": scales.slab / 2}
 
+    def drawn(self, rng: np.random.Generator, count: int) -> Floats:
+        local, common = np.abs(rng.standard_cauchy((count, self.columns))), np.abs(rng.standard_cauchy(count))
+        slab = np.full(count, np.inf)
+        if self.slab is not None:
+            scale, freedom = self.slab
+            slab = np.log(freedom * scale**2 / 2) - np.log(rng.gamma(freedom / 2, size=count))
+        return _tempered(np.log(local) + np.log(self.scale * common)[:, None], slab)
+
     def _of_common(self, log_scale: Floats) -> Floats:
         return log_half_cauchy(log_scale - np.log(self.scale))
 
@@ -166,6 +178,14 @@ class R2D2Law:
     def shared(self, scales: Floats) -> dict[str, Floats]:
         total = np.exp(scales).sum(axis=1)
         return {"R2": total / (1 + total)}
+
+    def drawn(self, rng: np.random.Generator, count: int) -> Floats:
+        # Of gamma numbers of a shape near 0 most are 0: Gamma(a) is Gamma(a + 1) U^(1 / a).
+        size = (count, self.columns)
+        shares = np.log(rng.gamma(self.concentration + 1, size=size)) + np.log(rng.random(size)) / self.concentration
+        shares -= np.logaddexp.reduce(shares, axis=1, keepdims=True)
+        explained, rest = np.log(rng.gamma(self.of_one, size=count)), np.log(rng.gamma(self.of_rest, size=count))
+        return self.log_variance(shares + (explained - rest)[:, None])
 
     def _local(self, scales: Floats, square: Floats, rng: np.random.Generator) -> Floats:
         total, surplus = np.exp(scales).sum(axis=1), self.columns * self.concentration - self.of_one

@@ -25,6 +25,7 @@ from tallbayes.doors.sklearn.matrices import (
     column_priors,
     in_units_of,
     is_small,
+    named_units,
     narrowed,
     raw_scaling,
     require_room,
@@ -39,6 +40,7 @@ from tallbayes.model.families import FAMILIES
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.model import Model
+from tallbayes.model.priors.assigned import without_shrinkage
 from tallbayes.moments import Floats
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.posterior.predictor import FamilyResponse, make_predictor
@@ -114,7 +116,9 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
             CATALOGUE[family].extra,
             self.standardise and self.fit_intercept,
         )
-        width = width_for(count, columns)
+        shrunk = without_shrinkage(self.priors)[1] is not None
+        # A share of the variance is one of all columns, so that none may be beside them.
+        width = columns if shrunk else width_for(count, columns)
         stated: dict[str, Any] | None = None
         if self.priors:
             own = self._column_names(columns)
@@ -130,6 +134,10 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         if classes is not None:
             options["num_classes"] = len(classes) + 1
         model = in_units_of(FAMILIES[family](**options), scaling, width, extra)
+        labels = None if classes is None else tuple(map(str, classes))
+        names = Names(columns, getattr(self, "feature_names_in_", None), labels, bool(self.fit_intercept), extra)
+        if shrunk:
+            model = named_units(model, names, extra)
         result = estimate(
             model if change is None else change(model),
             data,
@@ -142,8 +150,6 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         )
         if not result.converged:
             warnings.warn(str(result.status), ConvergenceWarning, stacklevel=3)
-        labels = None if classes is None else tuple(map(str, classes))
-        names = Names(columns, getattr(self, "feature_names_in_", None), labels, bool(self.fit_intercept), extra)
         self.scaling_ = scaling
         narrow = narrowed(result, names, width, scaling)
         self.result_ = replace(narrow, notes=(self._prior_note(), *narrow.notes))
@@ -228,17 +234,17 @@ class TallEstimator(BaseEstimator):  # type: ignore[misc]
         return [str(each) for each in getattr(self, "feature_names_in_", [f"x{place}" for place in range(columns)])]
 
     def _prior_note(self) -> str:
-        said = ", ".join(f"{name} ~ {each}" for name, each in (self.priors or {}).items())
-        return f"{self._default_note()}{', but ' if said else ''}{said}"
-
-    def _default_note(self) -> str:
+        singles, together = without_shrinkage(self.priors or {})
+        said = ", ".join(f"{name} ~ {each}" for name, each in singles.items())
         on = {
             "numbers": "standardised columns, and on columns of zeros and ones as they are",
             "all": "standardised columns",
             "nothing": "columns as they are",
         }[read_rule(self.standardise)]
         intercept = f", intercept N(0, {self.intercept_scale}^2)" if self.fit_intercept else ""
-        return f"prior: coefficients N(0, {self.prior_scale}^2) on {on}{intercept}; results are for columns as they are"
+        law = f"N(0, {self.prior_scale}^2)" if together is None else f"~ {together} together,"
+        default = f"prior: coefficients {law} on {on}{intercept}; results are for columns as they are"
+        return f"{default}{', but ' if said else ''}{said}"
 
     def _by_class(self, heads: Floats) -> Any:
         """The only one, unless there are classes."""

@@ -32,11 +32,12 @@ from tallbayes.estimator.estimates import Estimate
 from tallbayes.formula.units import own_extra, own_intercept, own_slopes
 from tallbayes.model.catalogue import NOISE, SIGMA, Extra
 from tallbayes.model.model import Model
-from tallbayes.model.priors.assigned import require_kind
+from tallbayes.model.priors.assigned import require_kind, without_shrinkage
 from tallbayes.model.priors.named import as_prior, flat, normal
 from tallbayes.model.priors.prior import Prior
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
+from tallbayes.programs.functions import functions_of
 from tallbayes.results.parts import Level
 from tallbayes.results.result import Result
 from tallbayes.structure import Structure
@@ -44,6 +45,8 @@ from tallbayes.structure import Structure
 SMALL_ROWS = 4096
 WIDTHS = (16, 32)
 BLOCK_NUMBERS = 2**18
+# Estimates of parameters; of others there are none of columns beyond.
+MOMENTS = ("mean", "sd")
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +191,7 @@ def column_priors(
     """Priors by name, for the family of a table of `width` columns that are not yet scaled by priors.
 
     Of columns and of the rest they are in their own units, b = unit theta. Columns that are not named keep their normal
-    priors, and those beyond N(0, 1).
+    priors, and those beyond N(0, 1). A shrinkage prior is of all columns together, as they are scaled.
     """
     if not isinstance(given, Mapping):
         raise InputError(explain("priors by name, in a dict", repr(given), "{'x0': tb.priors.normal(0, 1)}"))
@@ -200,7 +203,8 @@ def column_priors(
     if SIGMA in given and extra == NOISE and SIGMA not in names:
         given = {NOISE.name if name == SIGMA else name: each for name, each in given.items()}
     columns = _default_priors(prior_scale, len(names), width)
-    found: dict[str, Any] = {"coefficients": columns}
+    given, shrinkage = without_shrinkage(given)
+    found: dict[str, Any] = {"coefficients": shrinkage or columns}
     for name in sorted(given, key=lambda each: each != "coefficients"):
         if name not in known and name not in beside:
             few = f"priors can be stated of {', '.join([*known, *beside][:20])}"
@@ -209,6 +213,9 @@ def column_priors(
         positive = extra is not None and name == extra.name and name not in known
         prior = require_kind(as_prior(given[name], name), name, positive)
         if name in known:
+            if shrinkage is not None:
+                hint = "leave it out, or give every column a prior of its own"
+                raise InputError(explain(f"no priors of single columns beside {shrinkage}", f"one of {name!r}", hint))
             for place in known[name]:
                 columns[place] = prior.within(0.0, unit / scaling.scales[place])
         else:
@@ -219,6 +226,24 @@ def column_priors(
 def _default_priors(prior_scale: Any, count: int, width: int) -> list[Prior]:
     scales = np.broadcast_to(np.asarray(prior_scale, np.float64), count)
     return [normal(0.0, each) if np.isfinite(each) else flat() for each in scales] + [normal()] * (width - count)
+
+
+def named_units(model: Model, names: Names, extra: Extra | None) -> Model:
+    """A model of `in_units_of` without columns beyond, for what reads its report as one vector, under its names."""
+    columns = () if names.names is None else tuple(map(str, names.names))
+    flat = partial(_flat_report, extra)
+    return replace(model, flat_report=flat, structure=names.structure, columns=columns)
+
+
+def _flat_report(extra: Extra | None, theta: Any, units: Any) -> Any:
+    parts = theta if isinstance(theta, dict) else {"coefficients": theta}
+    slopes = own_slopes(parts["coefficients"], units)
+    columns = [slopes]
+    if "intercept" in parts:
+        columns.append(own_intercept(parts["intercept"], slopes, units)[..., None])
+    if extra:
+        columns.append(own_extra(parts[extra.name], extra, units)[..., None])
+    return functions_of(slopes).concatenate(columns, axis=-1)
 
 
 def in_units_of(model: Model, scaling: Scaling, width: int, extra: Extra | None) -> Model:
@@ -311,7 +336,10 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
         posterior = replace(posterior, anchor=anchor, points=points, stored=reading, live=None, probe=probe)
     return replace(
         result,
-        estimates={name: _narrowed_estimate(each, places, names) for name, each in result.estimates.items()},
+        estimates={
+            name: _narrowed_estimate(each, places, names) if name in MOMENTS else each
+            for name, each in result.estimates.items()
+        },
         levels=tuple(_narrowed_level(level, places) for level in result.levels),
         anchor=anchor,
         posterior=posterior,

@@ -42,6 +42,7 @@ from tallbayes.results.checks.before import PriorPredictive, checks_of
 from tallbayes.results.checks.responses import ResponseDrawer
 from tallbayes.results.parts import Regression
 from tallbayes.rows.on_disk import Stored
+from tallbayes.shrinkage.laws import facts_of, law_of
 
 MOST_NUMBERS = 2**21
 
@@ -111,6 +112,8 @@ def prior_predictive(
         model, arrays = mixed_model(design, fixed, group_scale, stated)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 0]))
     theta = _draws(model, fixed.layout, arrays, rng, draws)
+    if model.shrinkage is not None:
+        theta |= _shrunk_draws(model, fixed.layout, arrays, design.weights, theta, rng, draws)
     numbers = _chosen_rows(len(arrays["y"]), rows, seed)
     some = {name: np.asarray(each)[numbers] for name, each in arrays.items()}
     drawn = _Responses(model, fixed.layout, _unfitted(model, fixed.layout, design), theta, some, seed)
@@ -152,6 +155,8 @@ def _draws(model: Model, layout: Layout, rows: Any, rng: np.random.Generator, co
     width, heads = layout.width(rows), () if not CATALOGUE[model.family or ""].by_class else (layout.heads,)
     shapes: dict[str, tuple[int, ...]] = {"coefficients": (*heads, width), "intercept": heads}
     leaves = gaussian_leaves(parts.own) if parts.priors is None else parts.priors.leaves
+    if model.shrinkage is not None:
+        leaves = {name: each for name, each in leaves.items() if name != "coefficients"}
     theta = draws_of(leaves, shapes, rng, count) | {each.name: each.draws(rng, count) for each in parts.extras}
     for place, term in enumerate(parts.terms):
         laws = runs_of(term.laws or (half_normal(term.scale),) * term.size)
@@ -163,6 +168,29 @@ def _draws(model: Model, layout: Layout, rows: Any, rng: np.random.Generator, co
             free = rng.standard_normal((count, term.levels, term.size))
             theta[f"effects{place}"] = np.einsum("dij,dgj->dgi", _roots(term, theta, place), free)
     return theta
+
+
+def _shrunk_draws(
+    model: Model,
+    layout: Layout,
+    rows: Any,
+    weights: Any,
+    theta: Mapping[str, Floats],
+    rng: np.random.Generator,
+    count: int,
+) -> dict[str, Floats]:
+    """Coefficients under a shrinkage prior, given the noise of every draw."""
+    assert model.shrinkage is not None
+    extra = CATALOGUE[model.family or ""].extra
+    known = 1.0 if model.noise is None else model.noise.scale or 1.0
+    extras = np.full(count, known) if extra is None or extra.name not in theta else theta[extra.name]
+    y = np.asarray(rows["y"], np.float64)
+    weights = rows[weights] if isinstance(weights, str) else weights
+    weights = None if weights is None else np.asarray(weights, np.float64)
+    facts, width = facts_of(model.family or "", y, weights, 1.0), layout.width(rows)
+    laws = [law_of(model.shrinkage, width, facts._replace(extra=float(each))) for each in extras]
+    log_variance = np.concatenate([law.drawn(rng, 1) for law in laws])
+    return {"coefficients": np.exp(log_variance / 2) * rng.standard_normal((count, width))}
 
 
 def _roots(term: EffectTerm, theta: dict[str, Floats], place: int) -> Floats:

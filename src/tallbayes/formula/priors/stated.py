@@ -8,7 +8,7 @@
     sd(x|g), sd(g), cor(g)      of a scale of the effects of a factor, of all of its scales, and of their correlations
 
 With b_j = s_y theta_j / s_j and so on (see `units`), a prior of b is one of theta with another centre and scale. What
-is `standardised` is one of theta as it is.
+is `standardised` is one of theta as it is, and so is a shrinkage prior, which is of all coefficients together.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from tallbayes.model.groups.terms import SHAPE, EffectTerm
 from tallbayes.model.priors.assigned import require_kind
 from tallbayes.model.priors.named import Lkj, as_prior, half_normal, normal
 from tallbayes.model.priors.prior import Prior
+from tallbayes.model.priors.shrinkage import ShrinkagePrior
 
 ALL = "coefficients"
+Stated = Prior | Lkj | ShrinkagePrior
 LEVEL = re.compile(r"\[[^\[\]]*\]")
 MOST_NAMES = 20
 
@@ -40,7 +42,7 @@ MOST_NAMES = 20
 class StatedPriors:
     """What was stated, by name; `columns` are the names of coefficients and `places` where those of a name stand."""
 
-    by_name: Mapping[str, Prior | Lkj]
+    by_name: Mapping[str, Stated]
     columns: tuple[str, ...] = ()
     places: Mapping[str, tuple[int, ...]] | None = None
 
@@ -51,6 +53,8 @@ class StatedPriors:
     def by_column(self) -> dict[int, Prior]:
         """The prior of every coefficient that has one: that of the nearest name."""
         found: dict[int, Prior] = {}
+        if self.shrinkage is not None:
+            return {}
         places = self.places or {}
         # The fewer a name stands for, the nearer it is.
         for name in sorted(places.keys() & self.by_name.keys(), key=lambda each: -len(places[each])):
@@ -59,6 +63,12 @@ class StatedPriors:
             else:
                 found |= {place: _one(self.by_name[name]) for place in places[name]}
         return found
+
+    @property
+    def shrinkage(self) -> ShrinkagePrior | None:
+        """That of all coefficients together."""
+        found = self.by_name.get(ALL)
+        return found if isinstance(found, ShrinkagePrior) else None
 
     def count(self, name: str) -> int:
         """How many coefficients a name stands for."""
@@ -85,7 +95,7 @@ def read_priors(given: Any, design: Design, extras: tuple[Extra, ...]) -> Stated
     scales, correlations = _of_groups(design)
     positive = [*scales, *(extra.name for extra in extras if extra.space in ("positive", "excess"))]
     known = [*places, *([INTERCEPT] if design.intercept else []), *positive, *correlations]
-    found: dict[str, Prior | Lkj] = {}
+    found: dict[str, Stated] = {}
     for name, each in given.items():
         own = NOISE.name if name == SIGMA and NOISE.name in positive and SIGMA not in places else name
         if own not in known:
@@ -96,6 +106,9 @@ def read_priors(given: Any, design: Design, extras: tuple[Extra, ...]) -> Stated
         if own in correlations:
             if not isinstance(prior, Lkj):
                 raise InputError(explain(f"a prior of correlations for {own!r}", str(prior), "lkj(2)"))
+            found[own] = prior
+        elif isinstance(prior, ShrinkagePrior) and own in places:
+            _require_together(prior, own, given, places, design)
             found[own] = prior
         else:
             found[own] = require_kind(prior, own, own in positive)
@@ -134,7 +147,27 @@ def _of_groups(design: Design) -> tuple[list[str], list[str]]:
     return scales, correlations
 
 
-def _one(prior: Prior | Lkj) -> Prior:
+def _require_together(
+    prior: ShrinkagePrior, name: str, given: Mapping[str, Any], places: Mapping[str, Any], design: Design
+) -> None:
+    """A shrinkage prior is one of all coefficients, and of nothing else."""
+    if name != ALL or ALL in design.names:
+        hint = f'"{ALL}", which is all of them (of a column of that name none is to be had)'
+        raise InputError(explain(f"{prior} for all coefficients together", f"one for {name!r}", hint))
+    beside = [each for each in given if each in places and each != ALL]
+    if beside:
+        hint = f"leave it out, or give every coefficient a prior of its own in place of {prior}"
+        raise InputError(explain(f"no priors of single coefficients beside {prior}", f"one of {beside[0]!r}", hint))
+    if design.groups:
+        got = f"effects by {':'.join(design.groups[0].term.by)}"
+        hint = "C(...) in place of the bar, as columns that are shrunk too, or normal priors of the coefficients"
+        raise InputError(explain(f"a formula without groups under {prior}", got, hint))
+    if design.encoding.coding.smooths:
+        got, hint = repr(design.encoding.coding.smooths[0].factor), "poly(x, 3) or bs(x, df=6) in its place"
+        raise InputError(explain(f"a formula without smooths under {prior}", got, hint))
+
+
+def _one(prior: Stated) -> Prior:
     assert isinstance(prior, Prior)
     return prior
 
@@ -144,7 +177,7 @@ def family_priors(
 ) -> dict[str, Any]:
     """What the family is told: priors of theta by its own names. Coefficients that are not named are normal."""
     encoding = design.encoding
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {} if stated.shrinkage is None else {"coefficients": stated.shrinkage}
     unit = encoding.response_scale
     by_column = stated.by_column
     # Those of smooths have a prior of their own, given the scale that they share.

@@ -10,11 +10,11 @@ import numpy as np
 from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.design import GroupDesign
-from tallbayes.formula.priors.stated import StatedPriors
+from tallbayes.formula.priors.stated import Stated, StatedPriors
 from tallbayes.formula.smooths.fit import smooths_in_words
 from tallbayes.model.model import Model
-from tallbayes.model.priors.named import Lkj
 from tallbayes.model.priors.prior import Prior
+from tallbayes.model.priors.shrinkage import ShrinkagePrior
 
 CUT_POINTS = "cut_points"
 ALL_PRIORS = "the scales of all priors"
@@ -38,7 +38,9 @@ def prior_note(
     encoding, own = design.encoding, len(stated.by_column)
     if rule == "numbers" and not encoding.coding.of_categories and all(encoding.means):
         on = "standardised columns"
-    parts = _stated_parts(stated, any(encoding.means))
+    unit = ", in standard deviations of the response" if encoding.response_scale != 1 else ""
+    parts = _stated_parts(stated, any(encoding.means), f"{on}{unit}")
+    own = own if stated.shrinkage is None else len(design.names)
     which = "other coefficients" if own else "coefficients"
     if len(design.names) > own and np.ndim(scales) == 0:
         parts.append(f"{which} N(0, {scales:g}^2) on {on}")
@@ -67,17 +69,20 @@ def design_notes(design: Design, stated: StatedPriors) -> tuple[str, ...]:
     return tuple(note.replace(ALL_PRIORS, but) for note in design.notes)
 
 
-def _in_sds(prior: Prior | Lkj) -> bool:
-    return isinstance(prior, Prior) and prior.standardised
+def _in_sds(prior: Stated) -> bool:
+    return isinstance(prior, ShrinkagePrior) or (isinstance(prior, Prior) and prior.standardised)
 
 
 def _at(centred: bool) -> str:
     return " at the columns' means" if centred else ""
 
 
-def _stated_parts(stated: StatedPriors, centred: bool) -> list[str]:
+def _stated_parts(stated: StatedPriors, centred: bool, on: str) -> list[str]:
     parts = []
     for name, prior in stated.by_name.items():
+        if isinstance(prior, ShrinkagePrior):
+            parts.append(f"{name} ~ {prior} together, on {on}")
+            continue
         each = f" each of {stated.count(name)}" if stated.count(name) > 1 else ""
         where = _at(centred) if name == INTERCEPT else ""
         rounded = ""

@@ -110,9 +110,10 @@ def family_model(
         scales["intercept"] = require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
     priors, shrinkage = without_shrinkage(priors)
     if shrinkage is not None:
-        if family.by_class or (extras and not family.is_plain):
-            got, hint = f"family {name!r}", "tb.priors.normal()"
-            raise ModelError(explain("one linear predictor under a prior of all coefficients together", got, hint))
+        if not family.shrinks:
+            known = ", ".join(each.name for each in CATALOGUE.values() if each.shrinks)
+            hint = f"tb.priors.normal(), or a family of these: {known}"
+            raise ModelError(explain(f"a family of one linear predictor under {shrinkage}", f"family {name!r}", hint))
         scales["coefficients"] = scale = np.inf
     stated: Priors | None = None
     words: tuple[tuple[str, str], ...] = ()

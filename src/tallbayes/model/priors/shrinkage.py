@@ -32,6 +32,9 @@ class Horseshoe:
     def words(self) -> str:
         return f"horseshoe, global scale half-Cauchy({self.scale:g})"
 
+    def __str__(self) -> str:
+        return f"horseshoe({self.scale:.12g})"
+
 
 @dataclass(frozen=True)
 class RegularisedHorseshoe:
@@ -49,6 +52,11 @@ class RegularisedHorseshoe:
             return f"regularised horseshoe, global scale half-Cauchy({self.scale:g}), {slab}"
         return f"regularised horseshoe, about {self.expected_nonzero:g} coefficients expected not to be near 0, {slab}"
 
+    def __str__(self) -> str:
+        expected = self.expected_nonzero
+        last = f"scale={self.scale:.12g}" if expected is None else f"expected_nonzero={expected:.12g}"
+        return f"regularised_horseshoe({self.slab_scale:.12g}, {self.slab_df:.12g}, {last})"
+
 
 @dataclass(frozen=True)
 class R2D2:
@@ -62,6 +70,9 @@ class R2D2:
     def words(self) -> str:
         first, second = self.mean_R2 * self.precision, (1 - self.mean_R2) * self.precision
         return f"R2D2, R2 ~ Beta({first:g}, {second:g}), shares ~ Dirichlet({self.concentration:g})"
+
+    def __str__(self) -> str:
+        return f"r2d2({self.mean_R2:.12g}, {self.precision:.12g}, {self.concentration:.12g})"
 
 
 ShrinkagePrior = Horseshoe | RegularisedHorseshoe | R2D2
