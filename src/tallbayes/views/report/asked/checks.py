@@ -49,7 +49,8 @@ def checked(found: Sequence[Check]) -> Markup:
 
 def calibration_figure(check: Check) -> Markup:
     """Means by tenths, over the line where they would be what is expected."""
-    return _figure("observed", "Observed against predicted", _of_several(check), _calibration(check))
+    said = "Dots: observed; bars: 95% of what the fit would have; dashed: where both are the same."
+    return _figure("against", "Observed against predicted", said, _calibration(check))
 
 
 def _figure(name: str, title: str, finding: str, draw: Callable[[Canvas], tuple[list[Markup], float]]) -> Markup:

@@ -12,7 +12,7 @@ from typing import Any
 from tallbayes.results.fitted import family_of
 from tallbayes.results.result import Result
 from tallbayes.views.report.asked.answers import averages_table
-from tallbayes.views.report.markup import Markup, element, join
+from tallbayes.views.report.markup import Markup, PageColumn, alone, column, element, folded, join, table
 from tallbayes.views.report.seen.at_hand import are_at_hand, can_be_asked, if_answered
 from tallbayes.views.report.seen.rates import response_name
 
@@ -42,14 +42,14 @@ def _questions(result: Result) -> list[Callable[[], Any]]:
     assert result.encoding is not None
     coding: Any = result.encoding["coding"]
     made: list[Callable[[], Any]] = []
-    levels = dict(coding["categories"]["items"])
-    for column, kind in coding.get("kinds", {}).items():
+    levels: dict[str, Any] = dict(coding["categories"]["items"])
+    for name, kind in coding.get("kinds", {}).items():
         if kind != "categories":
-            made.append(partial(result.average_slope, column))
+            made.append(partial(result.average_slope, name))
             continue
-        two = levels.get(column, levels.get(f"C({column})", ()))
+        two = levels.get(name) or levels.get(f"C({name})") or ()
         if len(two) == 2:
-            made.append(partial(result.average_effect, column, two[1], two[0]))
+            made.append(partial(result.average_effect, name, two[1], two[0]))
     return made
 
 
@@ -74,5 +74,19 @@ def _lead(result: Result) -> str:
 
 
 def _table(found: Sequence[Any]) -> Markup:
+    """In words and short numbers; every digit is folded below."""
     single = [one for each in found for one in (each.effects if hasattr(each, "effects") else [each])]
-    return averages_table(single)
+    texts = [_texts(each) for each in single]
+    columns = [
+        column("on average", [mean for mean, _ in texts]),
+        PageColumn("95% interval", [ends for _, ends in texts]),
+    ]
+    short = table("Average effects.", "of", [each.name for each in single], columns, label="Average effects, short")
+    return join([short, folded("Average effects in numbers", [averages_table(single)])])
+
+
+def _texts(one: Any) -> tuple[str, str]:
+    """To two digits of the interval, and no further than errors allow."""
+    gap = min(one.mean.value - one.lower.value, one.upper.value - one.mean.value)
+    mean, lower, upper = (alone(*number, gap) for number in (one.mean, one.lower, one.upper))
+    return mean, f"{lower} to {upper}"

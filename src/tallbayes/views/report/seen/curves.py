@@ -79,7 +79,9 @@ def _candidates(result: Result) -> list[str]:
 
 def _curve(result: Result, column: str) -> ShownCurve | None:
     values = _values(result, column)
-    points: Any = POINTS if values is None else np.linspace(*np.quantile(values, ENDS).tolist(), POINTS)
+    points: Any = POINTS
+    if values is not None:
+        points = np.linspace(float(np.quantile(values, ENDS[0])), float(np.quantile(values, ENDS[1])), POINTS)
     found = result.curve(column, points)
     if found.left_out or len(found.terms) < 2 or not np.all(np.isfinite([found.mean, found.lower, found.upper])):
         return None

@@ -19,10 +19,9 @@ DRAWS = 100
 NAME = "calibration"
 LEAD = (
     "The rows stand in ten parts of one size, from those of which the fit expects least to those of which it expects "
-    "most. Each dot is what was observed in one part; on the dashed line it is what the fit expects. Bars hold 95% of "
-    "what would be observed if the fit were right, so that a dot within its bar is no reason for doubt."
+    "most. A dot within its bar is no reason for doubt. These are the rows that were fitted: new ones lie a little "
+    "further from the line."
 )
-TWICE = "These are the rows that were fitted: rows that are new to the fit lie a little further from the line."
 
 
 def observed_check(result: Result, checks: Sequence[Check]) -> Check | None:
@@ -44,8 +43,8 @@ def observed(result: Result, check: Check | None, rates: BaseRates | None) -> Ma
         return below
     outside = round(check.outside * len(check.labels))
     finding = (
-        f"{len(check.labels) - outside:,} of {counted(len(check.labels), 'part')} of the rows have what the fit "
-        f"expects of them, as far as chance allows{'' if outside else ': all of them'}."
+        f"{len(check.labels) - outside:,} of {counted(len(check.labels), 'part')} of the rows have the response that "
+        "the fit expects of them, within what chance allows in 95 of 100."
     )
-    words = [element("p", finding), element("p", f"{LEAD} {TWICE}", class_="soft")]
+    words = [element("p", finding), element("p", LEAD, class_="soft")]
     return join([*words, calibration_figure(check), below])

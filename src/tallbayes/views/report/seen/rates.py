@@ -1,14 +1,15 @@
 """Base rates: the response that was seen, of all rows and by the levels of the categories in the model.
 
-Levels are read off the columns of the design, so that the rows are those that were fitted. Of a mixed model that was
-read from a file the numbers of rows and the plain means of its groups are known, and with them the mean of all.
+Levels are read off the rows of the fit, so that those which were left out of it are left out here. Of a mixed model
+that was read from a file the numbers of rows and the plain means of its groups are known, and with them the mean of
+all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +17,12 @@ from tallbayes.model.weights import WEIGHT
 from tallbayes.moments import Floats
 from tallbayes.results.fitted import family_of, fitted_of
 from tallbayes.results.result import Result
-from tallbayes.results.terms import Term, terms_of
 from tallbayes.views.report.markup import Markup, PageColumn, column, element, listed, neat, share, table
 from tallbayes.views.report.seen.at_hand import are_at_hand, if_answered
+
+if TYPE_CHECKING:
+    from tallbayes.formula.encoding import Encoding
+    from tallbayes.results.checks.batches import RowBatch
 
 BATCH = 2**15
 MOST_LISTED, MOST_CLASSES, MOST_FACTORS = 3, 6, 4
@@ -70,23 +74,28 @@ def _of_groups(result: Result) -> BaseRates | None:
 
 def _of_rows(result: Result) -> BaseRates | None:
     """In one pass over the rows of the fit."""
+    from tallbayes.formula.encoding import Encoding
     from tallbayes.results.checks.batches import row_batches
 
     rows = None if result.factors else fitted_of(result).table.rows
     if isinstance(rows, Mapping) and WEIGHT in rows:
         return None
-    factors = _factors(result)
+    encoding = None if result.encoding is None else Encoding.from_plain(result.encoding)
+    factors = [] if encoding is None else _factors(encoding)
+    width = 0 if encoding is None else len(encoding.coding.names)
     seen: list[Floats] = []
     counts, sums = ([np.zeros(len(each.levels)) for each in factors] for _ in range(2))
     for batch in row_batches(result, None, BATCH):
         assert batch.observed is not None
         y = np.asarray(batch.observed, np.float64)
         seen.append(y)
+        if batch.codes is None and batch.x.shape[1] != width:
+            factors = []
         for place, factor in enumerate(factors):
-            codes = factor.codes(batch.x)
+            codes = factor.codes(batch)
             counts[place] += np.bincount(codes, minlength=len(factor.levels))
             sums[place] += np.bincount(codes, y, minlength=len(factor.levels))
-    by = [each.rates(*pair) for each, *pair in zip(factors, counts, sums, strict=True)]
+    by = [each.rates(*pair) for each, *pair in zip(factors, counts, sums, strict=False)]
     return rates_of(result, np.concatenate(seen), by)
 
 
@@ -95,7 +104,7 @@ def rates_of(result: Result, y: Floats, by: Sequence[LevelRates] = ()) -> BaseRa
     family = family_of(result)
     classes: tuple[float, ...] = ()
     if family is not None and family.by_class:
-        size = int(y.max()) + 1 if result.encoding is None else len(result.encoding["classes"])
+        size = len(_labels(result)) or int(y.max()) + 1
         classes = tuple(float(each) for each in np.bincount(y.astype(int), minlength=size) / len(y))
         by = ()
     return BaseRates(len(y), float(y.mean()), float(y.std()), float(np.mean(y == 0)), classes, tuple(by))
@@ -103,49 +112,37 @@ def rates_of(result: Result, y: Floats, by: Sequence[LevelRates] = ()) -> BaseRa
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """A category and the places of the columns of its levels; the first level may have none."""
+    """A category that is a term by itself: which of them, the place of its first column, and all its levels, of which
+    the first may have no column."""
 
     name: str
     levels: tuple[str, ...]
+    number: int
     places: tuple[int, ...]
     middles: Floats
 
-    def codes(self, x: Floats) -> np.ndarray:
-        """The level of every row: a flag is above the middle of its two values."""
-        flags = x[:, self.places] > self.middles
-        without = len(self.levels) > len(self.places)
-        first = ~flags.any(axis=1) if without else np.zeros(len(x), bool)
-        return np.where(first, 0, np.argmax(flags, axis=1) + without)
+    def codes(self, batch: RowBatch) -> np.ndarray:
+        """The level of every row: by its code, or by the flag that is above the middle of its two values."""
+        without = len(self.levels) - len(self.places)
+        if batch.codes is not None:
+            own = np.asarray(batch.codes)[:, self.number] - self.places[0]
+            return np.where((own >= 0) & (own < len(self.places)), own + without, 0)
+        flags = batch.x[:, self.places] > self.middles
+        return np.where(flags.any(axis=1), np.argmax(flags, axis=1) + without, 0)
 
     def rates(self, counts: Floats, sums: Floats) -> LevelRates:
         with np.errstate(invalid="ignore", divide="ignore"):
             return LevelRates(self.name, self.levels, counts, sums / counts)
 
 
-def _factors(result: Result) -> list[_Factor]:
-    """Categories that stand in the formula by themselves, in columns that are written down."""
-    if result.encoding is None:
-        return []
-    from tallbayes.formula.encoding import Encoding
-
-    encoding = Encoding.from_plain(result.encoding)
-    names, dense = encoding.coding.names, encoding.coding.dense
-    written = {names[place]: number for number, place in enumerate(dense)}
-    found: dict[str, list[Term]] = {}
-    for term in terms_of(result, names):
-        if term.is_category and not term.head:
-            found.setdefault(term.factor, []).append(term)
+def _factors(encoding: Encoding) -> list[_Factor]:
     made = []
-    for factor, terms in found.items():
-        if " : " in factor or any(each.name not in written for each in terms):
-            continue
-        references = {each.reference for each in terms} - {""}
-        levels = (*references, *(each.label for each in terms)) if len(references) < 2 else ()
-        own = [names.index(each.name) for each in terms]
-        means, scales = (np.array(each)[own] for each in (encoding.means, encoding.scales))
-        places = tuple(written[each.name] for each in terms)
-        made.append(_Factor(factor, levels, places, (0.5 - means) / scales))
-    return [each for each in made if each.levels]
+    for number, term in enumerate(encoding.coding.indexed):
+        places = tuple(range(term.first, term.first + term.count))
+        means, scales = (np.array(each)[list(places)] for each in (encoding.means, encoding.scales))
+        levels = tuple(map(str, encoding.coding.categories[term.factor]))
+        made.append(_Factor(term.column, levels, number, places, (0.5 - means) / scales))
+    return made
 
 
 def rates_in_words(result: Result, found: BaseRates) -> str:
@@ -205,9 +202,12 @@ def _shares(values: Sequence[float], head: str = "share") -> PageColumn:
 
 
 def _classes(result: Result, found: BaseRates) -> list[tuple[str, float]]:
-    encoding = result.encoding
-    labels: Sequence[Any] = range(len(found.classes)) if encoding is None else encoding["classes"]
+    labels = _labels(result) or range(len(found.classes))
     return sorted(zip(map(str, labels), found.classes, strict=True), key=lambda pair: -pair[1])
+
+
+def _labels(result: Result) -> list[Any]:
+    return [] if result.encoding is None else list(result.encoding["classes"] or ())
 
 
 def response_name(result: Result) -> str:
