@@ -47,7 +47,7 @@ def _questions(result: Result) -> list[Callable[[], Any]]:
         if kind != "categories":
             made.append(partial(result.average_slope, name))
             continue
-        two = levels.get(name) or levels.get(f"C({name})") or ()
+        two: Any = levels.get(name) or levels.get(f"C({name})") or ()
         if len(two) == 2:
             made.append(partial(result.average_effect, name, two[1], two[0]))
     return made
@@ -88,5 +88,5 @@ def _table(found: Sequence[Any]) -> Markup:
 def _texts(one: Any) -> tuple[str, str]:
     """To two digits of the interval, and no further than errors allow."""
     gap = min(one.mean.value - one.lower.value, one.upper.value - one.mean.value)
-    mean, lower, upper = (alone(*number, gap) for number in (one.mean, one.lower, one.upper))
+    mean, lower, upper = (alone(number.value, number.error, gap) for number in (one.mean, one.lower, one.upper))
     return mean, f"{lower} to {upper}"

@@ -35,10 +35,10 @@ from tallbayes.views.report.seen.at_hand import MOST_ROWS, can_be_asked, if_answ
 if TYPE_CHECKING:
     from tallbayes.results.curves import ColumnCurve
 
-POINTS, MOST_CURVES = 41, 8
+POINTS, MOST_CURVES = 25, 8
 # Of the rows: beyond these a curve rests on few.
 ENDS = (0.01, 0.99)
-TABLED = 5
+TABLED = 9
 HEIGHT = 210.0
 ABOUT_ERRORS = "± is the Monte Carlo error of the number before it (root mean square, remaining bias included)."
 
@@ -181,7 +181,7 @@ def _text(name: str, curve: ColumnCurve, place: int, shown: ShownCurve) -> str:
 
 def _table(shown: ShownCurve) -> Markup:
     """At some of the points."""
-    places = list(range(0, len(shown.curve), max((len(shown.curve) - 1) // (2 * TABLED - 2), 1)))
+    places = list(range(0, len(shown.curve), max((len(shown.curve) - 1) // (TABLED - 1), 1)))
     heads = {"mean": "mean", "lower": "2.5% end", "upper": "97.5% end"}
     columns = [measured(head, [_number(shown.curve, name, place) for place in places]) for name, head in heads.items()]
     if shown.against is not None:
