@@ -11,6 +11,7 @@ from page_reader import Reader, cells_of, faults
 from reports import encoding_of, made
 
 import tallbayes as tb
+from tallbayes.estimator.estimates import Status
 from tallbayes.results.checks.check import Check
 from tallbayes.results.curves import NUMBERS, ColumnCurve
 from tallbayes.views.report import render_report
@@ -86,16 +87,19 @@ def test_a_check_of_observed_against_predicted_comes_first() -> None:
 def test_the_numerical_half_is_folded_below_a_sentence() -> None:
     page = render_report(made(["a", "b"]))
     reader = Reader(page)
-    assert "Computed to 0.011 posterior sds at worst, which is nothing beside" in reader.text()
+    assert "Every posterior mean is computed to 0.011 posterior sds or better, which is nothing" in reader.text()
     (folded,) = [text for _, text in reader.all("details") if text.startswith("Where the errors come from")]
     assert "Error budget" in folded
     assert all("open" not in attributes for attributes, _ in reader.all("details"))
-    assert "Computed to" not in folded
+    assert "is computed to" not in folded
     coarse = made(["a", "b"])
     wide = replace(coarse["mean"], flat_standard_error=np.array([0.05, np.nan]))
     text = Reader(render_report(replace(coarse, estimates=coarse.estimates | {"mean": wide}))).text()
-    assert "Computed to 0.50 posterior sds at worst, beside the uncertainty of 1" in text
+    assert "computed to 0.50 posterior sds or better, beside the uncertainty of 1" in text
     assert "; of 1 mean it is not known." in text
+    doubted = Reader(render_report(made(["a"], status=Status.no_contraction))).text()
+    assert "is computed to" not in doubted
+    assert "The errors that are stated may be too small" in doubted
 
 
 # A real fit

@@ -19,6 +19,7 @@ from tallbayes.moments import Floats
 from tallbayes.results.coefficients import end_tolerance, end_unit, own_parameters
 from tallbayes.results.result import Result
 from tallbayes.results.verdict import has_numbers
+from tallbayes.views.advice import DOUBTFUL, UNTRUSTED
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
 from tallbayes.views.report.effects import Effect, ReportedEffects, readable
 from tallbayes.views.report.levels import BETA, levels
@@ -57,6 +58,8 @@ def certainty(result: Result, effects: ReportedEffects) -> Markup:
 def in_words(result: Result) -> str:
     """The largest error of a mean beside what the rows leave open, for those who read no further."""
     means, sds = (result.estimates.get(name) for name in ("mean", "sd"))
+    if result.status in (*UNTRUSTED, *DOUBTFUL) or not result.is_sampled:
+        return "The errors that are stated may be too small: see above how the run ended."
     if means is None or sds is None or means.structure != sds.structure:
         return "How far the numbers may be off, and how that is known."
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -72,7 +75,7 @@ def in_words(result: Result) -> str:
         if most <= NOTHING
         else "beside the uncertainty of 1 that the rows themselves leave"
     )
-    return f"Computed to {plain(most)} posterior sds at worst, {size}{more}."
+    return f"Every posterior mean is computed to {plain(most)} posterior sds or better, {size}{more}."
 
 
 def fraction_asked(result: Result) -> float | None:
