@@ -112,11 +112,11 @@ def browse(tmp_path: Path) -> Any:
 
 
 def measured_in(browse: Any, folder: Path, shown: dict[str, str], *switches: str) -> list[dict[str, Any]]:
-    """What the browser shows of every page, in a frame as wide as a phone and in one as wide as a desk."""
+    """What the browser shows of every page, unfolded, in a frame as wide as a phone and in one as wide as a desk."""
     frames = "".join(
         f'<iframe title="{name}" width="{width}" height="{height}" style="border:0" srcdoc="{escape(page)}"></iframe>'
         for width, height in (PHONE, DESKTOP)
-        for name, page in shown.items()
+        for name, page in ((name, page.replace("<details>", '<details open="">')) for name, page in shown.items())
     )
     harness = folder / "harness.html"
     harness.write_text(f"<!doctype html><meta charset=utf-8><script>{MEASURE}</script><body>{frames}", "utf-8")

@@ -234,8 +234,8 @@ def report(options: argparse.Namespace) -> int:
     result, settings = read_run(options.folder)
     folder = _folder(options.folder)
     place = options.out or folder / "report.html"
-    if options.sensitivity or options.checks or options.loo or options.evidence:
-        result = with_its_rows(result, settings)
+    # What was observed is shown where the table is in its place, and small.
+    result = with_its_rows(result, settings)
     asked: dict[str, Any] = {"sensitivity": options.sensitivity, "checks": result.checks() if options.checks else ()}
     answers = [result.loo()] if options.loo else []
     asked["answers"] = [*answers, result.evidence()] if options.evidence else answers

@@ -240,7 +240,8 @@ REPORT = Command(
     "report",
     help="write a page that shows a run",
     usage="RUN [--out PAGE] [--title TEXT] [--sensitivity] [--checks] [--loo] [--evidence]",
-    description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost.",
+    description="One HTML page that needs nothing else: the answer, how sure it is, and what it cost. Where the table "
+    "of the run is in its place, and has at most 200,000 rows, what was observed stands beside what is predicted.",
     epilog="example:\n  tallbayes report run1 --out flights.html\n",
     options={
         "": (

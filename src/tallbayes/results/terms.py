@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -194,6 +194,12 @@ def _variables(factor: str, known: frozenset[str]) -> set[str]:
     """Columns of the table that an expression reads; where those are not known, every word of it."""
     words = {word.strip("`") for word in WORD.findall(factor)}
     return words & known or words
+
+
+def columns_read(name: str, known: Iterable[str]) -> set[str]:
+    """Columns of the table that a column of the design seems to be made of, by its name."""
+    known = frozenset(known)
+    return set().union(*(_variables(factor, known) for factor in _factors(name))) & known
 
 
 def _shown(factor: str) -> str:

@@ -1,10 +1,12 @@
 """The report of a result: one page that needs nothing else, for people who have not run anything.
 
-    1  the answer     what was fitted and how it ended; then `report_answer`
-    2  how sure       `report_errors`
-    3  what it cost   `report_cost`
+    1  what was seen   observed against predicted, base rates; see `seen`
+    2  the answer      `answer`: average effects, curves and intervals, numbers folded below them
+    3  what was asked for beside, see `asked`
+    4  how sure        `errors`, in a sentence; the rest is folded
+    5  what it cost    `cost`, likewise
 
-and between the first two what was asked for beside, see `asked`.
+What needs the rows of the fit is there where they are, and are few, or where it was asked for.
 
 No script, no network, no font of its own: a policy in the page's head forbids all three. It is read on a phone, on a
 desk, in the dark and on paper alike; see `stylesheet`.
@@ -39,13 +41,17 @@ from tallbayes.views.report.errors import certainty
 from tallbayes.views.report.forest import finding
 from tallbayes.views.report.markup import Markup, counted, element, join, listed, typed
 from tallbayes.views.report.modes import elsewhere
+from tallbayes.views.report.seen.averages import are_averages, averages_of
+from tallbayes.views.report.seen.curves import curves_of
+from tallbayes.views.report.seen.observed import observed, observed_check
+from tallbayes.views.report.seen.rates import BaseRates, base_rates, rates_in_words
 from tallbayes.views.report.stylesheet import SHEET
 
 if TYPE_CHECKING:
     from tallbayes.results.checks.check import Check
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-CHECKED = "Does the model fit?"
+CHECKED, PARTS = "Does the model fit?", "Parts of this report"
 # In place of what a budget means where a run ended before its first paths.
 NO_NUMBERS = (
     "There are no numbers: what was allowed was used up before the mode of the posterior was found, from which all "
@@ -144,16 +150,25 @@ def render_report(
     answers: Sequence[Any] = (),
 ) -> str:
     """The page as text."""
-    effects = effects_of(result)
     asked = {**(settings or {}), **result.settings}
+    curves = curves_of(result)
+    effects = effects_of(result, {name for each in curves for name in each.curve.terms})
+    rates, check = base_rates(result), observed_check(result, checks)
+    averages = averages_of(result, answers)
+    told = as_pairs(predictions), list(comparisons), Door.of(result, asked)
+    sections = [
+        ("observed", "Observed against predicted" if check else "What was seen", observed(result, check, rates)),
+        ("answer", "The answer", answer(result, effects, *told, averages, curves)),
+        ("checks", CHECKED, checked([each for each in checks if each is not check])),
+        *_asked_for(result, sensitivity, [each for each in answers if not are_averages(each)]),
+        ("certainty", "How sure", certainty(result, effects)),
+        ("cost", "What it cost", cost(result, asked)),
+    ]
+    shown = [(place, heading, content) for place, heading, content in sections if content]
     name = title or _title(result, effects)
     parts = [
-        _header(result, effects, asked, name, bool(checks)),
-        _section("answer", "The answer", _answer(result, effects, predictions, comparisons, asked)),
-        *([_section("checks", CHECKED, checked(list(checks)))] if checks else []),
-        _section("certainty", "How sure", certainty(result, effects)),
-        *_asked_for(result, sensitivity, answers),
-        _section("cost", "What it cost", cost(result, asked)),
+        _header(result, effects, asked, name, rates, [(place, heading) for place, heading, _ in shown]),
+        *(_section(*each) for each in shown),
     ]
     head = element(
         "head",
@@ -169,24 +184,21 @@ def render_report(
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _asked_for(result: Result, sensitivity: bool, answers: Sequence[Any]) -> list[Markup]:
+Part = tuple[str, str, Markup | None]
+
+
+def _asked_for(result: Result, sensitivity: bool, answers: Sequence[Any]) -> list[Part]:
     """Sections that appear when they are asked for."""
-    found = []
+    found: list[Part] = []
     if answers:
         from tallbayes.views.report.asked.answers import answered
 
-        found.append(_section("asked", "More answers", answered(answers)))
+        found.append(("asked", "More answers", answered(answers)))
     if sensitivity:
         from tallbayes.views.report.asked.sensitivity import sensitive
 
-        found.append(_section("priors", "Which priors matter", sensitive(result.sensitivity())))
+        found.append(("priors", "Which priors matter", sensitive(result.sensitivity())))
     return found
-
-
-def _answer(
-    result: Result, effects: ReportedEffects, predictions: Any, comparisons: Sequence[Any], settings: dict[str, Any]
-) -> Markup:
-    return answer(result, effects, as_pairs(predictions), list(comparisons), Door.of(result, settings))
 
 
 def _section(name: str, heading: str, content: Markup) -> Markup:
@@ -203,17 +215,23 @@ def _title(result: Result, effects: ReportedEffects) -> str:
     return f"Posterior of {counted(len(effects.all), 'parameter')}"
 
 
-def _header(result: Result, effects: ReportedEffects, settings: dict[str, Any], title: str, is_checked: bool) -> Markup:
+def _header(
+    result: Result,
+    effects: ReportedEffects,
+    settings: dict[str, Any],
+    title: str,
+    rates: BaseRates | None,
+    parts: Sequence[tuple[str, str]],
+) -> Markup:
     formula = settings.get("formula") or formula_of(result)
-    links = [("#answer", "The answer"), ("#certainty", "How sure"), ("#cost", "What it cost")]
-    links[1:1] = [("#checks", CHECKED)] if is_checked else []
     return element(
         "header",
         element("h1", title),
         element("p", element("code", formula), class_="formula") if formula else None,
         element("p", _lead(result, effects, settings), class_="lead"),
+        element("p", rates_in_words(result, rates)) if rates is not None else None,
         _status(result, effects, settings),
-        element("nav", *(element("a", text, href=href) for href, text in links), aria_label="Parts of this report"),
+        element("nav", *(element("a", text, href=f"#{place}") for place, text in parts), aria_label=PARTS),
     )
 
 

@@ -1,5 +1,7 @@
 """The first part of a report, the answer: a forest plot, every coefficient with its errors, and what else was asked.
 
+averages       what changing one column does, see `seen`
+curves         squares, splines and smooths as curves, see `seen`
 effects        ratios on a logarithmic axis where the family has them, else coefficients; then tables of both
 groups         see `report_groups`
 quantities     the user's own
@@ -39,6 +41,8 @@ from tallbayes.views.report.markup import (
     typed,
 )
 from tallbayes.views.report.modes import modes
+from tallbayes.views.report.seen.averages import average_effects
+from tallbayes.views.report.seen.curves import ShownCurve, effect_curves
 from tallbayes.views.tables import component_names
 
 if TYPE_CHECKING:
@@ -58,11 +62,14 @@ def answer(
     predictions: Sequence[tuple[str, Prediction]],
     comparisons: Sequence[Comparison],
     door: Door,
+    averages: Sequence[Any] = (),
+    curves: Sequence[ShownCurve] = (),
 ) -> Markup:
     """All of it, below its heading."""
     if not has_numbers(result):
         return element("p", "None: the run ended before it had a number.")
-    parts = [_effects(result, effects, door), groups(result), _quantities(result, effects.others)]
+    parts = [average_effects(result, averages), effect_curves(curves)]
+    parts += [_effects(result, effects, door), groups(result), _quantities(result, effects.others)]
     parts += [modes(result, effects)]
     parts += [_predictions(result, predictions), _comparisons(comparisons)]
     return join(parts)
@@ -100,7 +107,7 @@ def _tables(result: Result, effects: ReportedEffects) -> list[Markup]:
     content = _table(about, effects.all, _columns(result, effects, ends), kind)
     many = counted(len(effects.all), kind)
     if not effects.shows_ratios:
-        return [_folded(f"All {many} in numbers" if len(effects.all) > 1 else "In numbers", content, len(effects.all))]
+        return [_folded(f"All {many} in numbers" if len(effects.all) > 1 else "In numbers", content)]
     ratios = [each for each in effects.all if each.is_ratio]
     heads = zip((str(effects.ratio), *ends), ("point", "lower", "upper"), strict=True)
     columns = [
@@ -111,10 +118,8 @@ def _tables(result: Result, effects: ReportedEffects) -> list[Markup]:
     marks = f" {ABOUT_MARKS}" if any(any(each.is_rough) for each in ratios) else ""
     caption = f"exp of a coefficient's posterior {middle}, and of the ends of its 95% interval. {ABOUT_ERRORS}{marks}"
     summary = f"All {counted(len(ratios), str(effects.ratio))} in numbers" if len(ratios) > 1 else "In numbers"
-    # Where a reader is sent to it, it is open.
-    length = len(effects.all) if effects.without_ratio else MOST_OPEN + 1
-    logs = _folded(f"All {many}: mean, sd and ends, before exp", content, length)
-    return [_folded(summary, _table(caption, ratios, columns), len(ratios)), logs]
+    logs = _folded(f"All {many}: mean, sd and ends, before exp", content)
+    return [_folded(summary, _table(caption, ratios, columns)), logs]
 
 
 def _columns(result: Result, effects: ReportedEffects, ends: tuple[str, str]) -> list[PageColumn]:
@@ -151,9 +156,9 @@ def _table(caption: str, effects: Sequence[Effect], columns: Sequence[PageColumn
     return table(caption, head, names, columns, [each.term.group for each in effects])
 
 
-def _folded(summary: str, content: Markup, length: int) -> Markup:
-    """Open where it is short."""
-    return element("details", element("summary", summary), content, open="" if length <= MOST_OPEN else None)
+def _folded(summary: str, content: Markup) -> Markup:
+    """For those who want every digit."""
+    return element("details", element("summary", summary), content)
 
 
 def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
@@ -179,7 +184,7 @@ def _quantities(result: Result, names: Sequence[str]) -> Markup | None:
     marks = f" {ABOUT_MARKS}" if any(rough) else ""
     caption = f"Posterior expectations of the quantities that were asked for. {ABOUT_ERRORS}{marks}"
     content = table(caption, "quantity", labels, columns, groups)
-    shown = content if len(labels) <= MOST_OPEN else _folded(f"All {len(labels):,} numbers", content, len(labels))
+    shown = content if len(labels) <= MOST_OPEN else _folded(f"All {len(labels):,} numbers", content)
     return join([element("h3", "Quantities", id="quantities"), shown])
 
 

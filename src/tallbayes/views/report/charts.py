@@ -228,7 +228,7 @@ def _rows(
         if each.group != group:
             group = each.group
             if group:
-                parts.append(written(_fit(group, canvas.width), 0, y + 18, "group"))
+                parts.append(written(fit_in(group, canvas.width), 0, y + 18, "group"))
                 y += 26
         indent = 12 if group and not canvas.stacked else 0
         parts += _row(each, canvas, across, scale, y, indent)
@@ -260,7 +260,7 @@ def _row(
         texts = [written(point, canvas.axis[1] + 64, base, "number", "end")]
         if length_of(ends) < canvas.width - canvas.axis[1] - (74 if point else 8):
             texts.append(written(ends, canvas.width, base, "number ends", "end"))
-    label = written(_fit(each.label, room), indent, base, "label")
+    label = written(fit_in(each.label, room), indent, base, "label")
     if not (isfinite(each.point) and isfinite(each.lower) and isfinite(each.upper)):
         return [label, *texts]
     return [label, *_mark(each, across, scale, middle), *texts]
@@ -285,7 +285,7 @@ def _plot(plot: Plot, levels: Sequence[str], left: float, width: float, top: flo
         y = top + 34 + 18 * number
         rate = f", {plot.letter} = {fixed(series.rate, 2)}" if isfinite(series.rate) else ""
         key.append(_symbol(number, left + 6, y - 4.5))
-        key.append(written(_fit(series.name, width - 140) + rate, left + 18, y, "label"))
+        key.append(written(fit_in(series.name, width - 140) + rate, left + 18, y, "label"))
     begin = top + 44 + 18 * len(plot.series)
     end, first, last = begin + 190, left + 58, left + width - 14
     held = [log(size) for series in plot.series for size in series.sizes if isfinite(size) and size > 0]
@@ -364,7 +364,7 @@ def _width(letter: str) -> float:
     return CAPITAL if letter.isupper() else LETTER
 
 
-def _fit(text: str, room: float) -> str:
+def fit_in(text: str, room: float) -> str:
     """Within so much room: both ends stay, since either may tell it from others."""
     text = " ".join(text.split())
     if length_of(text) <= room:

@@ -1,4 +1,4 @@
-"""The third part of a report, what it cost: row gradients, passes, seconds, method, tuning, notes and settings."""
+"""What it cost: a sentence, and folded below it row gradients, passes, seconds, method, tuning, notes and settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from typing import Any
 
 from tallbayes.results.result import Result
 from tallbayes.views.advice import RUN
-from tallbayes.views.report.markup import Markup, Piece, columns_of, counted, element, join, neat, noted, plain, table
+from tallbayes.views.report.markup import (
+    Markup,
+    Piece,
+    columns_of,
+    counted,
+    element,
+    folded,
+    join,
+    neat,
+    noted,
+    plain,
+    table,
+)
 from tallbayes.views.tables import passes, trials
 
 # What stands in other places of the page, or is of no use to a reader.
@@ -18,7 +30,8 @@ SHOWN_ELSEWHERE = ("formula", "family", "format", "command", "versions", "seed",
 
 def cost(result: Result, settings: dict[str, Any]) -> Markup:
     """All of it, below its heading."""
-    return join([_summary(result), _facts(result, settings), _tuning(result), _notes(result), _settings(settings)])
+    parts = [_facts(result, settings), _tuning(result), _notes(result), _settings(settings)]
+    return join([_summary(result), folded("Method, tuning, notes and settings", parts)])
 
 
 def _summary(result: Result) -> Markup:

@@ -7,7 +7,7 @@ order of their effects, all else in that of the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -77,7 +77,8 @@ class Effect:
 class ReportedEffects:
     """All coefficients of a result, and what the exponential of one is called, if anything.
 
-    `others` are the quantities that are no mean or sd of theirs.
+    `others` are the quantities that are no mean or sd of theirs, `curved` the names of coefficients that are drawn
+    together as curves, and not one by one.
     """
 
     all: tuple[Effect, ...]
@@ -85,6 +86,7 @@ class ReportedEffects:
     has_quantiles: bool
     others: tuple[str, ...]
     is_regression: bool
+    curved: frozenset[str] = frozenset()
 
     @cached_property
     def in_order(self) -> tuple[Effect, ...]:
@@ -94,23 +96,26 @@ class ReportedEffects:
     @cached_property
     def plotted(self) -> tuple[Effect, ...]:
         """Those whose size is of interest: ratios, or all but intercepts and scales, unless nothing else is there."""
-        wanted = [each for each in self.all if each.is_ratio or not self.ratio]
+        single = [each for each in self.all if each.term.name not in self.curved]
+        wanted = [each for each in single if each.is_ratio or not self.ratio]
         slopes = [each for each in wanted if not (each.term.is_intercept or each.term.is_extra)]
-        return tuple(each for each in slopes or self.all if each.is_known)
+        rest = [] if self.curved else self.all
+        return tuple(each for each in slopes or rest if each.is_known)
 
     @property
     def without_ratio(self) -> tuple[Effect, ...]:
-        """Slopes of a family that has ratios which are none by themselves."""
+        """Slopes of a family that has ratios which are none by themselves, and that no curve tells of."""
         if self.ratio is None:
             return ()
-        return tuple(each for each in self.all if not each.is_ratio and is_slope(each.coefficient.name))
+        single = [each for each in self.all if each.term.name not in self.curved]
+        return tuple(each for each in single if not each.is_ratio and is_slope(each.coefficient.name))
 
     @property
     def shows_ratios(self) -> bool:
         return self.ratio is not None and any(each.is_ratio for each in self.plotted)
 
 
-def effects_of(result: Result) -> ReportedEffects:
+def effects_of(result: Result, curved: Iterable[str] = ()) -> ReportedEffects:
     """Of whatever the result has kept."""
     kept = readable(result)
     others = tuple(name for name in result if name not in kept.estimates)
@@ -123,7 +128,12 @@ def effects_of(result: Result) -> ReportedEffects:
         replace(_effect(*each, has_quantiles), tolerance=tolerance, place=place) for place, each in enumerate(parts)
     ]
     return ReportedEffects(
-        tuple(_by_effect(made)), ratio_name(result), has_quantiles, others, result.regression is not None
+        tuple(_by_effect(made)),
+        ratio_name(result),
+        has_quantiles,
+        others,
+        result.regression is not None,
+        frozenset(curved),
     )
 
 

@@ -1,5 +1,6 @@
-"""The second part of a report, how sure: where the errors come from, and what was checked.
+"""How sure: where the errors come from, and what was checked.
 
+in words         how large the errors are, beside all that is uncertain anyhow; all else is folded below
 error budget     standard error and bias bound against the tolerance, the worst component of every quantity
 interval ends    their errors, the rate at which their levels' variance falls, and what more accuracy would cost
 levels           see `report_levels`
@@ -18,6 +19,7 @@ from tallbayes.moments import Floats
 from tallbayes.results.coefficients import end_tolerance, end_unit, own_parameters
 from tallbayes.results.result import Result
 from tallbayes.results.verdict import has_numbers
+from tallbayes.views.advice import DOUBTFUL, UNTRUSTED
 from tallbayes.views.report.charts import ForestRow, Panel, intervals
 from tallbayes.views.report.effects import Effect, ReportedEffects, readable
 from tallbayes.views.report.levels import BETA, levels
@@ -29,6 +31,7 @@ from tallbayes.views.report.markup import (
     element,
     figures,
     fixed,
+    folded,
     join,
     measured,
     plain,
@@ -40,13 +43,39 @@ from tallbayes.views.tables import component_names
 MOST_MOVED = 12
 FINER = 0.01
 DEFAULT_ALLOWED = 0.05
+# In posterior sds: an interval grows by the square of this.
+NOTHING = 0.1
 
 
 def certainty(result: Result, effects: ReportedEffects) -> Markup:
     """All of it, below its heading."""
     if not has_numbers(result):
         return join([element("p", "There is no number of which to state an error."), levels(result)])
-    return join([_budget(result, effects), _ends(result, effects), levels(result), _laplace(result, effects)])
+    parts = [_budget(result, effects), _ends(result, effects), levels(result), _laplace(result, effects)]
+    return join([element("p", in_words(result)), folded("Where the errors come from, and what was checked", parts)])
+
+
+def in_words(result: Result) -> str:
+    """The largest error of a mean beside what the rows leave open, for those who read no further."""
+    means, sds = (result.estimates.get(name) for name in ("mean", "sd"))
+    if result.status in (*UNTRUSTED, *DOUBTFUL) or not result.is_sampled:
+        return "The errors that are stated may be too small: see above how the run ended."
+    if means is None or sds is None or means.structure != sds.structure:
+        return "How far the numbers may be off, and how that is known."
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = means.flat_error / sds.flat_value
+    known = errors[np.isfinite(errors)]
+    if not len(known):
+        return "How far the numbers are off is not known."
+    most = float(known.max())
+    open_ = int(len(errors) - len(known))
+    more = f"; of {counted(open_, 'mean')} it is not known" if open_ else ""
+    size = (
+        "which is nothing beside the uncertainty that the rows themselves leave"
+        if most <= NOTHING
+        else "beside the uncertainty of 1 that the rows themselves leave"
+    )
+    return f"Every posterior mean is computed to {plain(most)} posterior sds or better, {size}{more}."
 
 
 def fraction_asked(result: Result) -> float | None:

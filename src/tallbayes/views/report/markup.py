@@ -59,6 +59,11 @@ def join(children: Iterable[Piece], between: str = "") -> Markup:
     return Markup(escape(between).join(escape(child) for child in children if child is not None))
 
 
+def folded(summary: str, parts: Iterable[Piece]) -> Markup:
+    """What is shown to those who ask for it, and on paper."""
+    return element("details", element("summary", summary), join(parts))
+
+
 def _attribute(name: str) -> str:
     return name.rstrip("_").replace("_", "-")
 

@@ -23,8 +23,8 @@ def _tables(found: Any) -> list[Markup]:
         "Loo": _loo,
         "Evidence": _evidence,
         "Ranking": _ranking,
-        "AverageEffect": lambda one: _averages([one]),
-        "AverageEffects": lambda some: _averages([some[level] for level in some]),
+        "AverageEffect": lambda one: [averages_table([one])],
+        "AverageEffects": lambda some: [averages_table([some[level] for level in some])],
     }
     make = kinds.get(type(found).__name__)
     if make is None:
@@ -62,7 +62,8 @@ def _ranking(found: Any) -> list[Markup]:
     return [table(f"Models by {found.quantity}, the best first.", heads[0], [row[0] for row in cells], columns), *notes]
 
 
-def _averages(effects: Sequence[Any]) -> list[Markup]:
+def averages_table(effects: Sequence[Any]) -> Markup:
+    """Of single ones."""
     grid = average_grid(effects)
     columns = [
         measured(head, [(cell.value, cell.error or 0.0) for cell in cells])
@@ -71,7 +72,7 @@ def _averages(effects: Sequence[Any]) -> list[Markup]:
         for head, cells in grid.columns.items()
     ]
     caption = "Average effects over rows: posterior mean, sd and 95% interval, each ± its Monte Carlo error."
-    return [table(caption, "average effect", list(grid.names), columns)]
+    return table(caption, "average effect", list(grid.names), columns)
 
 
 def _words(head: str, texts: Sequence[str]) -> PageColumn:

@@ -30,7 +30,9 @@ LEAD = (
 
 
 def checked(found: Sequence[Check]) -> Markup:
-    """The section."""
+    """The section; nothing of none."""
+    if not found:
+        return join([])
     single = [each for each in found if len(each.labels) == 1]
     several = [each for each in found if len(each.labels) > 1]
     draws = min(each.draws for each in found)
@@ -39,11 +41,16 @@ def checked(found: Sequence[Check]) -> Markup:
     if single:
         parts.append(_figure("checks", "Statistics of the response", BARS_SAY, _histograms(single)))
     for each in several:
-        drawing = _calibration(each) if each.at is not None else _bars(each)
-        parts.append(_figure(f"check-{each.name}", each.title, _of_several(each), drawing))
+        parts.append(_figure(f"check-{each.name}", each.title, _of_several(each), _bars(each)))
     if single:
         parts.append(_numbers(single))
     return join(parts, "\n")
+
+
+def calibration_figure(check: Check) -> Markup:
+    """Means by tenths, over the line where they would be what is expected."""
+    said = "Dots: observed; bars: 95% of what the fit would have; dashed: where both are the same."
+    return _figure("against", "Observed against predicted", said, _calibration(check))
 
 
 def _figure(name: str, title: str, finding: str, draw: Callable[[Canvas], tuple[list[Markup], float]]) -> Markup:
