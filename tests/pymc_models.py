@@ -113,6 +113,16 @@ def bounded() -> Any:
     return model
 
 
+def cut_off() -> Any:
+    """Tails of a normal, near and far."""
+    with pm.Model() as model:
+        mean, scale = pm.Normal("mean", 0, 1), pm.HalfNormal("scale", 1)
+        cut = np.clip(Y, -1, 1)
+        pm.Censored("y", pm.Normal.dist(mean + 3 * X[:, 0], scale), lower=-1.0, upper=1.0, observed=cut)
+        pm.Truncated("x", pm.Normal.dist(mean, scale), lower=-5.0, upper=None, observed=np.clip(X[:, 1], -4, 4))
+    return model
+
+
 def potentials() -> Any:
     with pm.Model() as model:
         mean = pm.Normal("mean", 0, 1)
@@ -153,13 +163,19 @@ def schools() -> Any:
     return model
 
 
+def counts() -> Any:
+    """A logarithm of zero, in a branch that such a row does not take."""
+    with pm.Model() as model:
+        alpha, slope = pm.Exponential("alpha", 1), pm.Normal("slope", 0, 1)
+        pm.NegativeBinomial("y", mu=pt.exp(slope * (X[:, 0] > 0) * np.ones(N)), alpha=alpha, observed=COUNT)
+        pm.Potential("more", pt.switch(pt.eq(COUNT, 0), 0.0, slope * pt.log(pt.as_tensor(COUNT.astype(float)))))
+    return model
+
+
+EVERY = (linear, centred, not_centred, correlated, by_level, grades, classes, mixture, bounded)
 MODELS: dict[str, Callable[[], Any]] = {
-    each.__name__: each
-    for each in (
-        linear, centred, not_centred, correlated, by_level, grades, classes, mixture, bounded, potentials, outcomes,
-        walking, schools,
-    )
-}  # fmt: skip
+    each.__name__: each for each in (*EVERY, cut_off, counts, potentials, outcomes, walking, schools)
+}
 
 
 def log_density(model: Any) -> Callable[[dict[str, Any]], float]:

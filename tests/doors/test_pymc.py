@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 pm = pytest.importorskip("pymc", reason="THE PyMC DOOR IS NOT TESTED: pymc is not installed")
 
@@ -21,7 +22,9 @@ from pymc_models import COUNT, GROUP, MODELS, G, N, X, Y  # noqa: E402
 import tallbayes as tb  # noqa: E402
 from tallbayes.doors.plates.groups import moved_by  # noqa: E402
 from tallbayes.doors.pymc import model as adapter  # noqa: E402
+from tallbayes.doors.pymc.graphs import in_jax  # noqa: E402
 from tallbayes.doors.pymc.model import from_pymc  # noqa: E402
+from tallbayes.doors.pymc.special import scaled_erfc  # noqa: E402
 from tallbayes.errors import InputError, ModelError  # noqa: E402
 
 
@@ -36,7 +39,7 @@ def total(model: tb.Model, data: dict[str, Any], theta: dict[str, Any]) -> float
     return float(both(theta, data))
 
 
-SLOW = {"bounded", "correlated", "grades", "outcomes"}
+SLOW = {"bounded", "correlated", "cut_off", "grades", "outcomes"}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_the_log_density_is_that_of_pymc(name: str) -> None:
     source = MODELS[name]()
     model, data = from_pymc(source, integrate=False)
     assert sorted(model.initial) == sorted(rv.name for rv in source.free_RVs)
-    assert all(len(column) == N for column in data.values())
+    assert all(len(column) == N and np.all(np.isfinite(column)) for column in data.values())
     with jax.enable_x64(True):
         theta = moved(model)
         theirs = models.log_density(source)(theta)
@@ -193,6 +196,18 @@ def test_a_space_that_pymc_alone_knows_has_its_map_and_its_volume() -> None:
             volume = np.linalg.slogdet(slope)[1]
             assert float(space.log_jacobian(jnp.reshape(free, shape))) == pytest.approx(volume, rel=1e-9)
             assert abs(volume) > 1e-3
+
+
+def test_the_scaled_tail_is_that_of_scipy_with_finite_slopes() -> None:
+    x = np.concatenate([np.linspace(-8.9, 8, 60), [3.999, 4.0, 4.001, 12.0, 60.0, 1e4]])
+    free = pt.vector("u", dtype="float64", shape=x.shape)
+    tail = in_jax({"u": free}, [scaled_erfc(free)], {})
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(tail({"u": x})[0], scipy.special.erfcx(x), rtol=1e-12)
+        wide = np.concatenate([[-300.0, -9.1], x[:-2]])
+        free = pt.vector("u", dtype="float64", shape=wide.shape)
+        slopes = jax.grad(lambda u: jnp.sum(in_jax({"u": free}, [scaled_erfc(free)], {})({"u": u})[0][2:]))(wide)
+    assert np.all(np.isfinite(slopes))
 
 
 def test_outside_of_a_distributions_parameters_the_density_is_zero() -> None:

@@ -1,5 +1,6 @@
 """PyMC and bambi models, unchanged: each observed row is a term of the likelihood, all else the prior.
 
+    special   functions that PyTensor has no JAX code for
     graphs    the model's terms as PyTensor has them, what is known worked out, and as JAX functions
     supports  transforms of free variables as constraints
     rows      the terms of one row alone

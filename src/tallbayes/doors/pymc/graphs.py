@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tallbayes.doors.pymc.special import in_known_functions
 from tallbayes.errors import ModelError, explain
 
 Variable = Any
@@ -53,7 +54,7 @@ class ModelGraph:
     def known(self, graphs: Sequence[Variable]) -> list[Variable]:
         """Graphs with everything worked out that hangs on no free value."""
         given = {self.values[rv]: data for rv, data in self.observed.items()}
-        return fold(checked_apart(fold(graphs, given)), given)
+        return fold(in_known_functions(checked_apart(fold(graphs, given))), given)
 
     def number(self, graph: Variable) -> np.ndarray | None:
         """What a graph is, where it hangs on no free value."""
@@ -133,7 +134,7 @@ def _worked_out(
         inputs = [_known(each, data) for each in node.inputs]
         if all(each is not None for each in inputs) and _can_run(node):
             results = _run(node, inputs)
-            if results is not None:
+            if results is not None and all(map(_is_finite, results)):
                 data |= dict(zip(node.outputs, results, strict=True))
                 continue
         met.update(node.inputs)
@@ -148,6 +149,12 @@ def _known(variable: Variable, data: dict[Variable, Any]) -> Any:
     if hasattr(variable, "get_value") and not _is_random(variable):
         return variable.get_value(borrow=True)
     return None
+
+
+def _is_finite(result: Any) -> bool:
+    """Whether it can stand in a table: log y where y may be 0 is left to where it is read, which is elsewhere."""
+    array = np.asarray(result) if isinstance(result, np.ndarray) else np.zeros(())
+    return array.size < 2 or array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))
 
 
 class _NoValue:
@@ -301,21 +308,24 @@ def in_jax(values: dict[str, Variable], graphs: Sequence[Variable], named: dict[
     from pytensor.compile import mode
     from pytensor.graph.fg import FunctionGraph
     from pytensor.graph.replace import clone_replace
-    from pytensor.graph.traversal import graph_inputs
-    from pytensor.tensor.basic import Split
-    from pytensor.tensor.shape import Reshape
+    from pytensor.graph.traversal import graph_inputs, io_toposort
 
     needed = set(graph_inputs(graphs))
     used = {name: value for name, value in values.items() if value in needed}
-    rewritten = FunctionGraph(list(used.values()), list(graphs), clone=True)
+    # Arrays are no constants while PyTensor rewrites: it would work out again what was left.
+    fixed = _shapes_in(io_toposort([], list(graphs)))
+    tables = [each for each in needed - fixed if _is_constant(each) and _is_table(each)]
+    early = [pt.tensor(dtype=each.type.dtype, shape=each.data.shape) for each in tables]
+    graphs = clone_replace(list(graphs), replace=dict(zip(tables, early, strict=True)), rebuild_strict=False)
+    rewritten = FunctionGraph([*used.values(), *early], list(graphs), clone=True)
     mode.JAX.optimizer.rewrite(rewritten)
-    shapes = {node.inputs[-1] for node in rewritten.apply_nodes if isinstance(node.op, Reshape | Split)}
+    fixed = _shapes_in(rewritten.apply_nodes)
     arrays = [
         each
         for each in graph_inputs(rewritten.outputs)
         if _is_constant(each)
         and hasattr(each.type, "dtype")
-        and each not in shapes
+        and each not in fixed
         and (each.type.ndim or each.type.dtype.startswith("float"))
     ]
     inputs = [pt.tensor(dtype=each.type.dtype, shape=each.data.shape) for each in arrays]
@@ -323,8 +333,26 @@ def in_jax(values: dict[str, Variable], graphs: Sequence[Variable], named: dict[
         rewritten.outputs, replace=dict(zip(arrays, inputs, strict=True)), rebuild_strict=False, copy_inputs_over=True
     )
     function = FunctionGraph([*rewritten.inputs, *inputs], list(outputs), clone=False)
-    constants = tuple(np.asarray(each.data) for each in arrays)
+    constants = tuple(np.asarray(each.data) for each in (*tables, *arrays))
     return JaxGraph(jax_linker()(function), tuple(used), constants, tuple(_names_of(constants, named)))
+
+
+def _is_table(constant: Variable) -> bool:
+    return hasattr(constant.type, "dtype") and constant.data.size > 1
+
+
+def _shapes_in(nodes: Iterable[Any]) -> set[Variable]:
+    """Arrays that say how long others are to be, shapes and masks: JAX wants to know them."""
+    from pytensor.tensor.basic import Split
+    from pytensor.tensor.shape import Reshape
+
+    found = set()
+    for node in nodes:
+        if isinstance(node.op, Reshape | Split):
+            found.add(node.inputs[-1])
+        elif "Subtensor" in type(node.op).__name__:
+            found |= {each for each in node.inputs[1:] if getattr(each.type, "dtype", "") == "bool"}
+    return found
 
 
 def _names_of(arrays: Sequence[np.ndarray], named: dict[str, np.ndarray]) -> list[str]:
