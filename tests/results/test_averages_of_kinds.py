@@ -15,6 +15,8 @@ from small_schools import FORMULA, PUPILS, SCHOOLS, Drawn, drawn, fitted, rows
 import tallbayes as tb
 from tallbayes.formula.again.rows import with_rows
 from tallbayes.moments import Floats
+from tallbayes.results.averages.totals import Sample
+from tallbayes.results.averages.units import Units
 
 # Two-sided false alarms of a normal error at so many standard errors: 6e-7.
 FAR = 5.0
@@ -124,6 +126,18 @@ def test_a_sample_of_groups_knows_what_it_misses(result: tb.Result, monkeypatch:
         seen.append((some.values[:2] - whole.values[:2]) / some.standard_errors[:2])
         assert abs(some.mean.value - whole.mean.value) < 0.1 * whole.sd.value
     assert 0 < np.abs(seen).max() < FAR
+
+
+def test_no_unit_of_a_length_may_be_kept() -> None:
+    """Of two lengths with far smaller keys at one of them."""
+    sample = Sample(2)
+    for length, keys in ((1, np.array([5.0, 6.0])), (4, np.array([1.0, 2.0, 3.0, 4.0]))):
+        count = len(keys)
+        places = np.full((count, length), 0)
+        sample.add(keys, np.ones(count), Units({"x": np.zeros((count, length, 2))}, 1.0 + places, places, places[:, 0]))
+    ((units, member),) = sample.weighted()
+    assert len(units) == 2
+    assert member.shape == (2, 17)
 
 
 @pytest.mark.slow
