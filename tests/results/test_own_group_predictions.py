@@ -94,6 +94,24 @@ def test_a_new_observation_has_an_sd_and_says_that_it_has_no_interval(crossed: t
 
 
 @pytest.mark.slow
+def test_an_average_effect_reads_the_effects_of_both_factors(crossed: tb.Result) -> None:
+    """A ratio of mean responses over the rows of one year, which hangs on its effect and on the schools'; the control
+    leaves out the former. Rows of a year that was not fitted are refused."""
+    mean, schools = crossed["mean"].value, crossed.effects("school")
+    rows = {"x": np.zeros(12), "school": [f"s{each}" for each in range(12)], "year": np.full(12, 2002)}
+    without = mean["Intercept"] + schools.mean[:, 0].mean()
+    low = without + mean["Intercept|year[2002]"]
+    found = crossed.average_effect("x", 1.0, 0.0, ratio=True, rows=rows)
+    allowed = FAR * found.mean.error + 0.02 * found.sd.value + 0.02 * abs(mean["x"] / low)
+    assert abs(found.mean.value - (1 + mean["x"] / low)) < allowed
+    assert abs(found.mean.value - (1 + mean["x"] / without)) > allowed
+    plain = crossed.average_effect("x", 3.0, 1.0, groups="new")
+    assert abs(plain.mean.value - 2 * mean["x"]) < FAR * (plain.mean.error + 2 * crossed["mean"].flat_error[1])
+    with pytest.raises(InputError, match="rows of groups of 'year' that were fitted"):
+        crossed.average_effect("x", 1.0, 0.0, rows={**rows, "year": np.full(12, 1999)})
+
+
+@pytest.mark.slow
 def test_levels_of_a_factor_that_is_no_integral_are_compared_as_parameters(crossed: tb.Result) -> None:
     found, mean = crossed.compare("year", 2002, 2000), crossed["mean"].value
     gap = mean["Intercept|year[2002]"] - mean["Intercept|year[2000]"]

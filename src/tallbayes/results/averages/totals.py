@@ -134,7 +134,8 @@ class Sample:
             first += len(some)
             member = np.zeros((len(some), 1 + GROUPS))
             member[np.arange(len(some)), groups + 1] = weights
-            found.append((units.take(some), member))
+            # Of a length at which no unit is kept there is nothing.
+            found += [(units.take(some), member)] if len(some) else []
         return found
 
 
