@@ -125,8 +125,10 @@ ROW = {"x": np.array([0.4]), "offset": np.array(0.2), "z0": np.array([1.0, -0.7]
 
 
 def moments(found: Case, group: int | None, level: int, nodes: int) -> list[np.ndarray]:
+    parts = FAMILIES[found.family].parts
+    assert parts is not None
     wanted = Wanted(found.family, (2,) if found.family == "poisson" else ())
-    outcome = MixedOutcome(wanted, TERMS, extra_of(found.family), Noise(found.family), group is None, 1)
+    outcome = MixedOutcome(wanted, TERMS, parts.extras, Noise(found.family), group is None, 1)
     if group is None or level < 0:
         outcome = outcome._replace(nodes=NEW_NODES)
     own = found.target.integrated.integral
