@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-TERMS, NEAR, LOWEST = 12, 4.0, -9.0
+TERMS, NEAR, LOWEST = 18, 4.0, -9.0
 
 
 def in_known_functions(graphs: Sequence[Any]) -> list[Any]:
