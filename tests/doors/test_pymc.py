@@ -60,13 +60,13 @@ def test_the_log_density_is_that_of_pymc(name: str) -> None:
 
 
 def test_a_row_is_differentiated_twice_in_either_precision() -> None:
-    model, data = from_pymc(models.mixture())
-    row = {name: column[7] for name, column in data.items()}
+    model, data = from_pymc(models.counts())
     with jax.enable_x64(True):
         theta, found = moved(model), {}
-        for dtype in (jnp.float32, jnp.float64):
+        for dtype, whole in ((jnp.float32, jnp.int32), (jnp.float64, jnp.int64)):
+            kinds = {"f": dtype, "i": whole, "b": jnp.bool_}
             cast = {name: jnp.asarray(value, dtype) for name, value in theta.items()}
-            own = {name: jnp.asarray(value, dtype) for name, value in row.items()}
+            own = {name: jnp.asarray(column[7], kinds[column.dtype.kind]) for name, column in data.items()}
             value, gradient = jax.jit(jax.value_and_grad(model.log_likelihood))(cast, own)
             assert value.dtype == dtype
             found[dtype] = jax.tree.leaves((value, gradient, jax.jit(jax.hessian(model.log_likelihood))(cast, own)))

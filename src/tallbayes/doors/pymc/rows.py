@@ -71,7 +71,8 @@ class RowTerms:
             if axis is None:
                 given.append(as_float(array, dtype))
             else:
-                own = as_float(jnp.asarray(row[name]), dtype)
+                # A table on its way holds whole numbers in fewer bits.
+                own = jnp.asarray(row[name], jax.dtypes.canonicalize_dtype(_dtype(array, dtype)))
                 given.append(Along(jnp.expand_dims(own, axis), array.shape, axis))
         found = walk.through(closed.jaxpr, closed.consts, [*jax.tree.leaves(theta), *given])
         terms = {}
