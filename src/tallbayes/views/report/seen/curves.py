@@ -117,7 +117,7 @@ def _round(value: float, width: float) -> float:
     """To a place that is small for the width.
 
     >>> _round(13.9471, 18.0), _round(897.2, 2900.0)
-    (13.9, 900.0)
+    (14.0, 900.0)
     """
     place = 1 - floor(log10(width)) if width > 0 else 0
     return float(round(value, place))
