@@ -99,9 +99,9 @@ def test_an_average_effect_reads_the_effects_of_both_factors(crossed: tb.Result)
     leaves out the former. Rows of a year that was not fitted are refused."""
     mean, schools = crossed["mean"].value, crossed.effects("school")
     rows = {"x": np.zeros(12), "school": [f"s{each}" for each in range(12)], "year": np.full(12, 2002)}
-    without = mean["Intercept"] + schools.mean[:, 0].mean()
+    without = mean["Intercept"] + 3 * mean["x"] + schools.mean[:, 0].mean()
     low = without + mean["Intercept|year[2002]"]
-    found = crossed.average_effect("x", 1.0, 0.0, ratio=True, rows=rows)
+    found = crossed.average_effect("x", 4.0, 3.0, ratio=True, rows=rows)
     allowed = FAR * found.mean.error + 0.02 * found.sd.value + 0.02 * abs(mean["x"] / low)
     assert abs(found.mean.value - (1 + mean["x"] / low)) < allowed
     assert abs(found.mean.value - (1 + mean["x"] / without)) > allowed

@@ -8,7 +8,10 @@ m + s xi, moved and stretched to the mean and sd of the posterior, and skewed as
 
     q_T ~ mean + sd (q_G - mean_G) / sd_G + (q_line - mean_line - z sd_line) (sd_line / sd)^2
 
-xi's own skewness moves both ends by (z^2 - 1) / 6 times the third central moment over sd^2 (Cornish and Fisher).
+That xi is not quite normal moves both ends by what its third and fourth cumulants at the centre, over powers of sd, say
+(Cornish and Fisher), by an error as large as the last correction. What is beyond that falls with the number of groups
+that count, n = (sum of variances)^2 / sum of their squares: of one group, whose effect may have any law, ends are off by
+half an sd of it at the most that was seen.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 ENDS = np.array([0.025, 0.975])
 Z = ndtri(ENDS)
+# Of an sd: what the law of a single group's effect may do to an end.
+ALONE = 0.5
 # xi a draw, from as many equal parts of the normal law.
 STRATA, BATCHES, SEED = 16, 16, 20240229
 
@@ -49,7 +54,7 @@ class NoiseAt(NamedTuple):
 class EffectNoise:
     """Covariances of several T given theta, (..., 1 + groups, T, T), of which `along` picks one or a difference.
 
-    `third` are third central moments at the centre, `off` what nodes leave open of the covariances there, and `curved`
+    `third` and `fourth` are cumulants at the centre, `square` sums of squared variances by group, `off` what nodes leave open of the covariances there, and `curved`
     what T is off by on average for being no straight line in its averages.
     """
 
@@ -59,6 +64,8 @@ class EffectNoise:
     probed: tuple[Floats, Floats] | None
     centre: Floats
     third: Floats
+    fourth: Floats
+    square: Floats
     off: Floats
     curved: Floats
 
@@ -78,14 +85,24 @@ class EffectNoise:
         return NoiseAt(variance(self.gaussian, place), levels, probed, max(centre, 0.0))
 
     def shifted(self, values: Floats, bounds: Floats) -> tuple[Floats, Floats]:
-        """With what is beyond a normal xi, and what nodes leave open; of differences the former is a bias alone."""
+        """With what is beyond a normal xi, and what nodes leave open; of a difference of two the former is a bias."""
         sd, size = values[1], np.abs(self.along)
         curved, off = float(size @ self.curved), float(size @ self.off @ size) / (2 * sd)
-        skew = (Z**2 - 1) / 6 * float(self.along @ self.third) / sd**2
-        bound = (Z**2 - 1) / 6 * float(size @ np.abs(self.third)) / sd**2
         is_one = np.count_nonzero(self.along) == 1
-        ends = values[2:] + (skew if is_one else 0.0)
-        open_ends = curved + np.abs(Z) * off + (np.abs(skew) / 4 if is_one else bound)
+        third, fourth = (each if is_one else np.abs(each) for each in (self.third, self.fourth))
+        skew, excess = float(size @ third) / sd**3, float(size @ fourth) / sd**4
+        first = (Z**2 - 1) / 6 * skew
+        second = (Z**3 - 3 * Z) / 24 * excess - (2 * Z**3 - 5 * Z) / 36 * skew**2
+        last = np.abs((Z**3 - 3 * Z) / 24 * excess) + np.abs((2 * Z**3 - 5 * Z) / 36) * skew**2
+        rest = sd * (last + np.abs(first) / 4)
+        ends = values[2:] + sd * (first + second) if is_one else values[2:]
+        if not is_one:
+            rest = sd * (last + np.abs(first))
+        # Beyond four cumulants, by how many groups there are.
+        variance = float(self.along @ self.centre @ self.along)
+        alone = float(size @ np.sqrt(self.square)) ** 2 / max(variance**2, np.finfo(float).tiny)
+        rest = rest + ALONE * sd * min(variance / sd**2, 1.0) * min(alone, 1.0)
+        open_ends = curved + np.abs(Z) * off + rest
         return np.concatenate([values[:2], ends]), bounds + np.concatenate([[curved, off], open_ends])
 
 

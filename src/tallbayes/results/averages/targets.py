@@ -122,6 +122,8 @@ def _drawn(averager: Averager, done: Pass, points: Points, contrast: Contrast, w
             (spread[1 + count], spread[2 + count]) if points.probed is not None else None,
             done.given.covariance / pairs,
             done.given.third / weight**3,
+            done.given.fourth / weight**4,
+            done.given.square / weight**4,
             off_covariance / pairs,
             np.zeros(len(weight)),
         )

@@ -37,11 +37,14 @@ FEWEST_UNITS = 64
 
 class SumsGiven(NamedTuple):
     """Sums over units, given theta: of both sides by target, (T, 2); of the contrasts their covariance (T, T), third
-    central moments (T,), and the variance of the low side; nothing where no effects are unknown."""
+    and fourth cumulants (T,), squares of variances, and the variance of the low side; nothing where no effects are
+    unknown."""
 
     mean: Any
     covariance: Any
     third: Any
+    fourth: Any
+    square: Any
     low: Any
 
 
@@ -63,10 +66,12 @@ class UnitSums(NamedTuple):
         mean = total @ share
         if not self.kind.varies:
             nothing = jnp.zeros(0, vector.dtype)
-            return SumsGiven(mean, jnp.zeros((0, 0), vector.dtype), nothing, nothing)
+            return SumsGiven(mean, jnp.zeros((0, 0), vector.dtype), nothing, nothing, nothing, nothing)
         apart = jnp.einsum("tv,tvk->tk", gradient, total - mean[..., None])
-        weighted, lows = share * apart, total[:, 0] - mean[:, :1]
-        return SumsGiven(mean, weighted @ apart.T, jnp.sum(weighted * apart**2, axis=1), lows**2 @ share)
+        covariance, lows = (share * apart) @ apart.T, total[:, 0] - mean[:, :1]
+        square = jnp.diagonal(covariance) ** 2
+        fourth = apart**4 @ share - 3 * square
+        return SumsGiven(mean, covariance, apart**3 @ share, fourth, square, lows**2 @ share)
 
     def _sums(self, values: Any, item: Any) -> Any:
         """sum_i c_i f_i by level, (levels, outputs, 2, k)."""
