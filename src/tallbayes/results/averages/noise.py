@@ -10,8 +10,8 @@ m + s xi, moved and stretched to the mean and sd of the posterior, and skewed as
 
 That xi is not quite normal moves both ends by what its third and fourth cumulants at the centre, over powers of sd, say
 (Cornish and Fisher), by an error as large as the last correction. What is beyond that falls with the number of groups
-that count, n = (sum of variances)^2 / sum of their squares: of one group, whose effect may have any law, ends are off by
-half an sd of it at the most that was seen.
+that count, n = (sum of variances)^2 / sum of their squares: of one group, whose effect may have any law, ends are off
+by half an sd of it at the most that was seen.
 """
 
 from __future__ import annotations
