@@ -55,7 +55,8 @@ class EffectNoise:
     """Covariances of several T given theta, (..., 1 + groups, T, T), of which `along` picks one or a difference.
 
     `third` and `fourth` are cumulants at the centre, `square` sums of squared variances by group, `off` what nodes
-    leave open of the covariances there, and `curved` what T is off by on average for being no straight line in its averages.
+    leave open of the covariances there, and `curved` what T is off by on average for being no straight line in its
+    averages.
     """
 
     along: Floats
