@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check docs format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile \
+.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile \
 	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean
 
@@ -19,6 +19,7 @@ help:
 	@echo "make browser look for Chromium, which the page tests need, and install it where that is allowed"
 	@echo "make check  format, lint and types"
 	@echo "make docs   the documentation site, into build/site"
+	@echo "make gallery run the worked cases of the site whose code has changed, and write what they print and draw into them"
 	@echo "make format rewrite files in the project's format"
 	@echo "make bench       every peer on every posterior, one after the other (resumable, under 90 minutes)"
 	@echo "make bench-quick the same on four posteriors (under 10 minutes)"
@@ -69,11 +70,11 @@ help:
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dask,data,demo,dev,export,numpyro,plot,pymc,sklearn]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dask,data,demo,dev,export,gallery,numpyro,plot,pymc,sklearn]'
 	@touch $@
 
 $(BENCH_STAMP): $(STAMP)
-	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dask,data,demo,dev,export,numpyro,plot,pymc,sklearn]'
+	@$(BIN)/pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench,dask,data,demo,dev,export,gallery,numpyro,plot,pymc,sklearn]'
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
@@ -114,6 +115,9 @@ check: $(STAMP)
 docs: $(DOCS_STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html; to search it: $(BIN)/python -m http.server --directory build/site"
+
+gallery: $(STAMP)
+	@$(BIN)/python docs/gallery/execute.py
 
 format: $(STAMP)
 	@$(BIN)/ruff format --quiet .

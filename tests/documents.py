@@ -32,14 +32,19 @@ def run_blocks(document: str, name: str) -> dict[str, Any]:
     printed = ""
     for block in blocks_of(document):
         if block.language == "python":
-            output = io.StringIO()
-            program = compile("\n" * (block.line - 1) + block.text, name, "exec", dont_inherit=True)
-            with contextlib.redirect_stdout(output):
-                exec(program, namespace)
-            printed = output.getvalue()
+            printed = run_block(block, name, namespace)
         elif block.language == "text":
             assert words_of(block.text) == words_of(printed)
     return namespace
+
+
+def run_block(block: Block, name: str, namespace: dict[str, Any]) -> str:
+    """What a block of Python prints; errors have the line of the document."""
+    output = io.StringIO()
+    program = compile("\n" * (block.line - 1) + block.text, name, "exec", dont_inherit=True)
+    with contextlib.redirect_stdout(output):
+        exec(program, namespace)
+    return output.getvalue()
 
 
 def words_of(text: str) -> list[str]:

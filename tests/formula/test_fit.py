@@ -228,6 +228,11 @@ def test_a_posterior_without_a_mode_is_told_by_the_names_of_columns() -> None:
 BAD: dict[str, tuple[type[TallbayesError], dict[str, Any], str]] = {
     "a family's name": (InputError, {"family": "logit"}, "'logistic'"),
     "no family": (InputError, {"family": tb.families.logistic()}, "one of logistic"),
+    "a family's option by itself": (
+        InputError,
+        {"family": "quantile", "level": 0.9},
+        "family_options={'level': 0.9}",
+    ),
     "a family's option": (InputError, {"family": "student_t", "family_options": {"freedom": 3}}, "degrees_of_freedom"),
     "an option of the estimate": (InputError, {"max_second": 3}, "'max_seconds'"),
     "two tolerances": (ToleranceError, {"absolute_tolerance": 0.1}, "tolerance=0.01"),

@@ -283,6 +283,10 @@ def _family_notes(family: Any) -> tuple[str, ...]:
 def require_options(chosen: Mapping[str, Any], options: Mapping[str, Any], make: Callable[..., Any]) -> None:
     """Refuse what neither the family nor `tb.estimate` takes."""
     _require_known("family_options", chosen, make, OWN_OPTIONS)
+    theirs, known = inspect.signature(make).parameters, inspect.signature(estimate).parameters
+    for option in options.keys() & theirs.keys() - known.keys() - set(OWN_OPTIONS):
+        hint = f"family_options={{{option!r}: {options[option]!r}}}"
+        raise InputError(explain("options of estimate", f"{option!r}, which is one of the family", hint))
     _require_known("options", options, estimate, ("model", "data"))
 
 
