@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.motion import Motion
 from tallbayes.moments import Floats, Moments
 from tallbayes.workers.tasks import Book
 
@@ -107,6 +108,11 @@ class Levels(Protocol):
     @property
     def variance_rate(self) -> float:
         """Beta as theory has it, to go by while samples are few."""
+        ...
+
+    @property
+    def motion(self) -> Motion:
+        """How its paths move."""
         ...
 
     @property
