@@ -124,7 +124,7 @@ class Kinetic:
 
     @property
     def motion(self) -> Motion:
-        return Motion(weak_order=2.0, variance_rate=4.0, length=1.5, memory=1.25, kicked=self.kicked)
+        return Motion(weak_order=2.0, variance_rate=4.0, length=1.2, memory=1.25, kicked=self.kicked)
 
     def kicked(self, step: float) -> float:
         """The variance of a position that is kicked by h times a noise of variance 1 at every step."""
