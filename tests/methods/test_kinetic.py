@@ -45,9 +45,7 @@ def test_its_posterior_is_kept(result: tb.Result, tmp_path: Path) -> None:
         median = each.posterior.quantile(0.5)
         for place, (low, high) in enumerate(quantiles((0.4, 0.6))):
             assert low < median.flat_value[place] < high
-    words = (
-        "Anchored(Taylor(batch_size=1, sampling=Blocks()), Kinetic(friction=1.5, bound=2.0), Antithetic(), Ladder(1.0))"
-    )
+    words = "Anchored(Taylor(batch_size=1), Kinetic(friction=1.5, bound=2.0), Antithetic(), Ladder(1.0))"
     assert again.read_parts(words)[1] == tb.Kinetic(friction=1.5)
 
 

@@ -21,8 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tallbayes.estimator.ladder import Ladder
-from tallbayes.estimator.motion import Motion
+from tallbayes.estimator.ladder import Ladder, Motion
 from tallbayes.moments import Floats, Moments
 from tallbayes.workers.tasks import Book
 

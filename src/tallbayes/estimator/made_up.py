@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.estimator.estimands import Estimands, Quantity
-from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.ladder import Ladder, Motion
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
-from tallbayes.estimator.motion import Motion
 from tallbayes.moments import Floats, Moments
 from tallbayes.structure import Structure
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.estimator.allocation import Least
-from tallbayes.estimator.motion import HOPED_MEMORY, Motion
+from tallbayes.estimator.ladder import HOPED_MEMORY, Motion
 from tallbayes.moments import Floats
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import MethodError, explain
-from tallbayes.estimator.motion import Motion
+from tallbayes.estimator.ladder import Motion
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax, jnp
 from tallbayes.sampler.dynamics import strain_of

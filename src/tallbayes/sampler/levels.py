@@ -17,9 +17,8 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.sums import Curvature
-from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.ladder import Ladder, Motion
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
-from tallbayes.estimator.motion import Motion
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.moments import Floats, Moments
 from tallbayes.programs.compilation import compiled
