@@ -4,7 +4,7 @@
 
 T_0, dT and w are counted in steps of level 0 (start_steps, added_steps, window_steps). The window has the same
 physical length at every level and ends where the path ends; the paper's p_l = s_l / 2 does not, and with it the
-variance stops decaying. `Choices` are the ladders that a tuner may take, `Motion` is what it knows of the paths on them.
+variance stops decaying. `Choices` are the ladders that a tuner may take, `Motion` is what it knows of their paths.
 """
 
 from __future__ import annotations
