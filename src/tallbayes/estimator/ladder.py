@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallbayes.errors import MethodError, explain
+from tallbayes.moments import Floats
 
 FIRST_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 BATCH_FACTOR = 4
@@ -97,18 +98,6 @@ def _require_whole(name: str, value: object, least: int) -> None:
         raise MethodError(explain(f"{name} a whole number >= {least}", repr(value), str(max(least, 5))))
 
 
-class Pace(NamedTuple):
-    """dT, and by how much paths must forget within it, in relaxation times; T_0 in units of dT."""
-
-    relaxations: float
-    least: float
-    start: int
-
-
-# With a control what is left of the start is of second order: paths may be shorter.
-PLAIN, CONTROLLED = Pace(2.5, 2.0, 1), Pace(1.0, 0.8, 2)
-
-
 def kicked(step: float) -> float:
     """(1 - e^-h) / (1 + e^-h)."""
     decay = np.exp(-step)
@@ -131,6 +120,27 @@ class Motion:
     length: float = 1.0
     memory: float = HOPED_MEMORY
     kicked: Callable[[float], float] = kicked
+
+    def later(self, variance: Floats, last: int) -> list[Floats]:
+        """V_1, ..., V_last as a tuner foresees them, from V_1."""
+        rate = max(self.variance_rate, 2.0)
+        return [variance * 2.0 ** (rate * (1 - l)) for l in range(1, last + 1)]
+
+
+class Pace(NamedTuple):
+    """dT, and by how much paths must forget within it, in relaxation times; T_0 in units of dT."""
+
+    relaxations: float
+    least: float
+    start: int
+
+    def begin(self, motion: Motion) -> float:
+        """dT before anything is known."""
+        return self.relaxations * motion.length
+
+
+# With a control what is left of the start is of second order: paths may be shorter.
+PLAIN, CONTROLLED = Pace(2.5, 2.0, 1), Pace(1.0, 0.8, 2)
 
 
 @dataclass(frozen=True)

@@ -73,10 +73,6 @@ class Tuner:
     def pace(self) -> Pace:
         return CONTROLLED if self.problem.controlled else PLAIN
 
-    @property
-    def first_time(self) -> float:
-        return self.pace.relaxations * self.problem.motion.length
-
     def ladder(self, first_step: float, time: float, window: int) -> Ladder:
         return self.choices.ladder_of(first_step, time, window, self.pace.start)
 
@@ -91,7 +87,7 @@ def tune(tuner: Tuner, known: Pilots | None = None, time: float | None = None) -
     `known` is a pair that a run has gone through already.
     """
     window = known.trial.window if known else tuner.choices.windows[0]
-    search = Search(tuner, [known] if known else [], window, time or tuner.first_time)
+    search = Search(tuner, [known] if known else [], window, time or tuner.pace.begin(tuner.problem.motion))
     best, contraction = search.find_pair()
     while contracts(contraction, tuner.pace) and not contraction.slow and (wider := search.widen(best)) is not None:
         search.seen, search.window = [wider], wider.trial.window
@@ -210,7 +206,7 @@ def first_look(tuner: Tuner) -> float:
 
 
 def _look_at(tuner: Tuner, batch_size: int) -> float:
-    pair, time = (tuner.choices.first_steps[0], batch_size), tuner.first_time
+    pair, time = (tuner.choices.first_steps[0], batch_size), tuner.pace.begin(tuner.problem.motion)
     pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, time, 0).contraction_evaluations()
     return _rows(tuner, *pair, time, tuner.choices.windows[0]) + pairs
 
@@ -291,8 +287,7 @@ def _price(
         halvings = np.log2(np.nanmax(mean_factor * pilots.mean / pilots.share, initial=1e-9))
     motion = tuner.problem.with_choice(ladder, batch_size).motion
     last = int(np.clip(1 + np.ceil(halvings / motion.weak_order), 2, 20))
-    rate = max(motion.variance_rate, 2.0)
-    upper = [pilots.variance[1] * variance_factors[1] * 2.0 ** (rate * (1 - l)) for l in range(1, last + 1)]
+    upper = motion.later(pilots.variance[1] * variance_factors[1], last)
     variance = np.stack([pilots.variance[0] * variance_factors[0], *upper])
     coarse = tuner.problem.num_coarse
     steps = np.array([ladder.path_steps(l, coarse) for l in range(last + 1)], float)
