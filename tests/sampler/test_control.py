@@ -78,9 +78,15 @@ def control_score(this: Problem, level: int) -> float:
     return float(np.abs((found.mean(axis=0) - this.ground.control.mean(this.ladder, level)) / error).max())
 
 
-@pytest.mark.parametrize("dynamics", [tb.Exponential(), tb.Kinetic(friction=1.5)], ids=["exponential", "kinetic"])
-@pytest.mark.parametrize("c", [LINEAR, CUBIC])
-@pytest.mark.parametrize("window", [0, 3])
+KINETIC = tb.Kinetic(friction=1.5)
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("c", "window", "dynamics"),
+    [(c, window, tb.Exponential()) for c in (LINEAR, CUBIC) for window in (0, 3)]
+    + [(CUBIC, 3, KINETIC), *(pytest.param(c, window, KINETIC, marks=SLOW) for c, window in ((CUBIC, 0), (LINEAR, 3)))],
+)
 def test_means_are_those_of_the_closed_forms(c: float, window: int, dynamics: Any) -> None:
     this = problem(c, replace(LADDER, window_steps=window), dynamics)
     assert max(control_score(this, level) for level in (0, 1, 2)) < 5
