@@ -7,8 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile \
-	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
+.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean
 
 help:
@@ -40,6 +39,7 @@ help:
 	@echo "make bench-draws       draws beside long references, R-hat and ESS, and 10,000 of them at 1,000,000 rows (20 minutes)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-balanced    the balanced anchor and its control beside the ladder about the mode (resumable, 20 minutes)"
+	@echo "make bench-kinetic     kinetic steps beside exponential ones, near a Gaussian and far from one (resumable, 30 minutes)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
 	@echo "make bench-cold        a fresh process on 100,000 rows, program by program, cached and warm (3 minutes)"
 	@echo "make bench-tall        the paper's problem, and ten million rows (5 minutes)"
@@ -179,6 +179,9 @@ bench-cost: $(BENCH_STAMP)
 
 bench-balanced: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/balanced.py --calibrate 40
+
+bench-kinetic: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/kinetic.py --calibrate 40
 
 bench-nuts: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/nuts.py

@@ -22,6 +22,7 @@ _HOMES = {
     "Full": "sampler.gradients",
     "Groups": "model.groups.integral",
     "InputError": "errors",
+    "Kinetic": "sampler.kinetic",
     "Ladder": "estimator.ladder",
     "LedgerError": "errors",
     "Model": "model.model",
@@ -79,6 +80,7 @@ __all__ = [
     "Full",
     "Groups",
     "InputError",
+    "Kinetic",
     "Ladder",
     "LedgerError",
     "Model",
@@ -155,6 +157,7 @@ if TYPE_CHECKING:
     from tallbayes.sampler.couplings import Antithetic, Synchronous
     from tallbayes.sampler.dynamics import Euler, Exponential
     from tallbayes.sampler.gradients import Blend, ControlVariate, Full, Plain, Taylor
+    from tallbayes.sampler.kinetic import Kinetic
     from tallbayes.sampler.minibatch import Blocks, WithoutReplacement, WithReplacement
 
 

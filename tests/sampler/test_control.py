@@ -78,10 +78,17 @@ def control_score(this: Problem, level: int) -> float:
     return float(np.abs((found.mean(axis=0) - this.ground.control.mean(this.ladder, level)) / error).max())
 
 
-@pytest.mark.parametrize("c", [LINEAR, CUBIC])
-@pytest.mark.parametrize("window", [0, 3])
-def test_means_are_those_of_the_closed_forms(c: float, window: int) -> None:
-    this = problem(c, replace(LADDER, window_steps=window))
+KINETIC = tb.Kinetic(friction=1.5)
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("c", "window", "dynamics"),
+    [(c, window, tb.Exponential()) for c in (LINEAR, CUBIC) for window in (0, 3)]
+    + [(CUBIC, 3, KINETIC), *(pytest.param(c, window, KINETIC, marks=SLOW) for c, window in ((CUBIC, 0), (LINEAR, 3)))],
+)
+def test_means_are_those_of_the_closed_forms(c: float, window: int, dynamics: Any) -> None:
+    this = problem(c, replace(LADDER, window_steps=window), dynamics)
     assert max(control_score(this, level) for level in (0, 1, 2)) < 5
 
 
@@ -94,6 +101,21 @@ def test_means_by_hand() -> None:
     below = control.mean(LADDER, 0)
     fine = [(1 - np.exp(-3)) * A, 2 * np.exp(-0.25) * (1 - np.exp(-6)) / (1 + np.exp(-0.25)) * (B - 3 * CUBIC)]
     np.testing.assert_allclose(control.mean(LADDER, 1), np.array(fine) - below, rtol=1e-9)
+
+
+def test_kinetic_means_by_hand() -> None:
+    """One kick of h = 1/2, half a step ago: y = h E_zv(h/2) r(u), and u_z has E_zz(h/2) of where it was read."""
+    dynamics = tb.Kinetic()
+    control = make_control(placed(CUBIC)[0], Observables(True, ()), placed(CUBIC)[2], dynamics=dynamics)
+    push, kept = 0.25 * np.exp(-0.25), 1.25 * np.exp(-0.25)
+    expected = [0.5 * push * A, 2 * 0.5 * push * kept * (B - 3 * CUBIC)]
+    np.testing.assert_allclose(control.mean(tb.Ladder(0.5, start_steps=1, added_steps=1), 0), expected, rtol=1e-12)
+    # Of many small steps: 1 - E_zz(T), and E_zv(T)^2 / 2 + ... as integrals have it.
+    first, second = dynamics.response(0.01, np.array([200]))
+    assert first == pytest.approx(1 - dynamics.flow(2.0)[0, 0], rel=1e-4)
+    times = np.linspace(0, 2, 2001)
+    flows = dynamics.flow(times)
+    assert second == pytest.approx(np.trapezoid(flows[:, 0, 1] * flows[:, 0, 0], times), rel=1e-4)
 
 
 def test_a_tamed_path_leaves_the_control_as_it_is() -> None:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import paper
 import pytest
+from scipy.linalg import expm
 
 import tallbayes as tb
 from tallbayes.anchor.mode import find_anchor
@@ -31,6 +32,7 @@ GRADIENTS = [
     tb.Blend(SIZE),
     tb.Blend(SIZE, partner=tb.Plain, radius=1.5),
 ]
+EULER, KINETIC = tb.Euler(), tb.Kinetic(friction=1.5)
 
 
 @cache
@@ -50,10 +52,11 @@ def prepared(model, precision):
     return target, table, find_anchor(target, table, start)
 
 
-def make(model, gradient, coupling, window_steps, precision="float64"):
+def make(model, gradient, coupling, window_steps, precision="float64", dynamics=EULER):
     target, table, anchor = prepared(model, precision)
-    plan = Plan(target, gradient, tb.Euler(), coupling, Observables(True, ()), precision)
-    ladder = tb.Ladder(0.4 / anchor.curvatures[-1], start_steps=4, added_steps=3, window_steps=window_steps)
+    plan = Plan(target, gradient, dynamics, coupling, Observables(True, ()), precision)
+    first_step = 0.8 if dynamics.whitened else 0.4 / anchor.curvatures[-1]
+    ladder = tb.Ladder(first_step, start_steps=4, added_steps=3, window_steps=window_steps)
     return make_problem(plan, table, anchor, ladder, SEED, pairs=()), anchor
 
 
@@ -94,6 +97,52 @@ def stretch_of(plan, number, extra, inputs, key, which):
     return noise, gather(inputs.rows, index), spare
 
 
+class EulerByHand:
+    """States are displacements."""
+
+    def __init__(self, anchor, gradient):
+        self.gradient = gradient
+
+    start = np.zeros(3)
+
+    def step(self, v, h, noise, batch):
+        return v + h * self.gradient(v, batch) + np.sqrt(2 * h) * noise
+
+    def merged(self, h, first, second):
+        return (first + second) / np.sqrt(2)
+
+    def displacement(self, v):
+        return v
+
+
+class KineticByHand:
+    """States are z and a velocity, (2, 3), and noises two pairs of them."""
+
+    def __init__(self, anchor, gradient):
+        self.gradient, self.whitening = gradient, anchor.whitening
+
+    start = np.zeros((2, 3))
+
+    def flow(self, time):
+        flow = expm(time * np.array([[0.0, 1.0], [-1.0, -KINETIC.friction]]))
+        return flow, np.linalg.cholesky(np.eye(2) - flow @ flow.T)
+
+    def step(self, x, h, noise, batch):
+        (flow, root), noise = self.flow(h / 2), noise.reshape(2, 2, 3)
+        z, v = flow @ x + root @ noise[0]
+        r = self.whitening.T @ self.gradient(self.whitening @ z, batch) + z
+        strain = h * np.linalg.norm(r) / (KINETIC.bound * np.sqrt(3))
+        return flow @ np.stack([z, v + h * r / (1 + strain**4) ** 0.25]) + root @ noise[1]
+
+    def merged(self, h, first, second):
+        (flow, root), (_, twice) = self.flow(h / 2), self.flow(h)
+        pairs = (np.reshape(each, (2, 2, 3)) for each in (first, second))
+        return np.concatenate([np.linalg.solve(twice, flow @ root @ one + root @ two).ravel() for one, two in pairs])
+
+    def displacement(self, x):
+        return self.whitening @ x[0]
+
+
 def replay(problem, anchor, level):
     """Delta of (v, v^2) for one path, in plain loops over the shared draws."""
     ladder, plan = problem.ladder, problem.plan
@@ -101,9 +150,11 @@ def replay(problem, anchor, level):
     coupling, gradient = plan.coupling, plan.gradient
     h = ladder.step(level)
 
-    def step(v, h, noise, batch):
+    def estimate(v, batch):
         x, y = (np.asarray(batch[k]) for k in ("x", "y")) if batch else (None, None)
-        return v + h * gradient_by_hand(gradient, anchor, v, x, y) + np.sqrt(2 * h) * np.asarray(noise)
+        return gradient_by_hand(gradient, anchor, v, x, y)
+
+    hand = (KineticByHand if plan.dynamics == KINETIC else EulerByHand)(anchor, estimate)
 
     @cache
     def stretch(phase, which, number, extra):
@@ -116,41 +167,47 @@ def replay(problem, anchor, level):
 
     key = path_key(seed_words(SEED), int(Stream.LEVEL), level, PATH)
     solo, joint = (jax.random.fold_in(key, phase) for phase in (0, 1))
-    fine, fine_points, coarse_points = np.zeros(3), [], []
+    fine, fine_points, coarse_points = hand.start, [], []
     for k in range(ladder.shift_steps(level)):
         noise, batches, _ = draws(0, k, 1)
-        fine = step(fine, h, noise[0], pick(batches, 0))
+        fine = hand.step(fine, h, noise[0], pick(batches, 0))
         fine_points.append(fine)
-    coarse = [np.zeros(3)] * coupling.num_coarse
+    coarse = [hand.start] * coupling.num_coarse
     extra = coupling.num_indices(SIZE) if gradient.batch_size else 0
     for k in range(ladder.joint_steps(level)):
         noise, batches, words = draws(1, k, 2, extra)
         for j in (0, 1):
-            fine = step(fine, h, noise[j], pick(batches, j))
+            fine = hand.step(fine, h, noise[j], pick(batches, j))
             fine_points.append(fine)
         seen = coupling.coarse_batches(words.integers, gradient.batch_size or 0, batches)
-        merged = (np.asarray(noise[0]) + np.asarray(noise[1])) / np.sqrt(2)
-        coarse = [step(c, 2 * h, merged, pick(seen, i)) for i, c in enumerate(coarse)]
-        coarse_points.append(np.mean([np.concatenate([c, c**2]) for c in coarse], axis=0))
-    reads = [np.concatenate([v, v**2]) for v in fine_points]
+        merged = hand.merged(h, noise[0], noise[1])
+        coarse = [hand.step(c, 2 * h, merged, pick(seen, i)) for i, c in enumerate(coarse)]
+        coarse_points.append(np.mean([read(hand.displacement(c)) for c in coarse], axis=0))
+    reads = [read(hand.displacement(x)) for x in fine_points]
     result = np.mean(reads[-max(ladder.window(level), 1) :], axis=0)
     if level:
         result = result - np.mean(coarse_points[-max(ladder.window(level - 1), 1) :], axis=0)
     return result
 
 
-COMBINATIONS = [(gradient, tb.Antithetic()) for gradient in GRADIENTS] + [
-    (tb.Taylor(SIZE), tb.Synchronous("union")),
-    (tb.Plain(SIZE), tb.Synchronous("coin")),
-    (tb.Full(), tb.Synchronous("union")),
+def read(v):
+    return np.concatenate([v, v**2])
+
+
+COMBINATIONS = [(gradient, tb.Antithetic(), EULER) for gradient in GRADIENTS] + [
+    (tb.Taylor(SIZE), tb.Synchronous("union"), EULER),
+    (tb.Plain(SIZE), tb.Synchronous("coin"), EULER),
+    (tb.Full(), tb.Synchronous("union"), EULER),
+    (tb.Full(), tb.Antithetic(), KINETIC),
+    (tb.Taylor(SIZE), tb.Synchronous("union"), KINETIC),
 ]
 
 
-@pytest.mark.parametrize(("gradient", "coupling"), COMBINATIONS, ids=str)
-def test_paths_are_what_the_equations_say(gradient, coupling):
+@pytest.mark.parametrize(("gradient", "coupling", "dynamics"), COMBINATIONS, ids=str)
+def test_paths_are_what_the_equations_say(gradient, coupling, dynamics):
     model = paper.MODEL if coupling == tb.Antithetic() else by_hand()
     for window_steps in (0, 2):
-        problem, anchor = make(model, gradient, coupling, window_steps)
+        problem, anchor = make(model, gradient, coupling, window_steps, dynamics=dynamics)
         with jax.enable_x64(True):
             for level in (0, 1, 2):
                 words = phase_words(SEED, int(Stream.LEVEL), level, PATH, phases=PHASES)

@@ -25,6 +25,7 @@ from tallbayes.results.parts import Cost, Level, Rates, Regression
 from tallbayes.results.result import Result
 from tallbayes.sampler.levels import Problem
 from tallbayes.sampler.roles import Dynamics
+from tallbayes.sampler.states import merged_last
 from tallbayes.setup.corners import corner_note
 from tallbayes.setup.preparation import Prepared
 from tallbayes.setup.record import Search
@@ -152,7 +153,7 @@ def _rungs(run: Run, prepared: Prepared) -> Rungs:
 
 def _shares_last_noise(dynamics: Dynamics, coarse: Floats, fine: Floats) -> bool:
     """Whether the noise of the last fine step moves a coarse path as it moves the fine one."""
-    second = dynamics.merge_noise(fine, np.zeros(()), np.ones(()))
+    second = merged_last(dynamics, fine)
     return bool(np.isclose(second * dynamics.spread(coarse), dynamics.spread(fine), rtol=1e-9))
 
 

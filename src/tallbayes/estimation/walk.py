@@ -21,7 +21,7 @@ from tallbayes.estimation.weighed import HandedOver
 from tallbayes.estimation.weighed_rows import MOST_ROWS, about_moments, applies, weigh_rows
 from tallbayes.estimator.decisions import Unrecorded
 from tallbayes.estimator.estimands import resolve_tolerances
-from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
+from tallbayes.estimator.foresight import NECK_ORDER
 from tallbayes.estimator.run import Run
 from tallbayes.groups.placing import Gathered, gather, place_groups
 from tallbayes.methods.method import identity_of
@@ -92,7 +92,7 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     run.standing_bias = (
         prepared.integral_error if prepared.integral_error <= FINE_SHARE * asked.accuracy.finest else 0.0
     )
-    run.weak_order = WEAK_ORDER if prepared.anchor.has_mode else NECK_ORDER
+    run.weak_order = None if prepared.anchor.has_mode else NECK_ORDER
     if book is not None:
         run.decisions = Kept(book, asked.seed, _goal_on_record(asked))
     finished = method.solve(run, prepared, known)

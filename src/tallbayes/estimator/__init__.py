@@ -1,7 +1,7 @@
 """The estimator: above the waist, NumPy and plain Python. It knows no gradient, and no import here reaches JAX.
 
 levels        the waist: what is asked of a ladder of levels, and how its blocks are kept on record
-ladder        step sizes and path lengths of all levels
+ladder        step sizes and path lengths of all levels, and how paths move
 estimates     a number with its errors; how a run ended
 estimands     from moments of levels to what was asked for, and the RMSE allowed for it
 allocation    N_l, the error of a sum of levels, the bias that is left

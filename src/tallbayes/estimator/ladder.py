@@ -4,22 +4,26 @@
 
 T_0, dT and w are counted in steps of level 0 (start_steps, added_steps, window_steps). The window has the same
 physical length at every level and ends where the path ends; the paper's p_l = s_l / 2 does not, and with it the
-variance stops decaying. `Choices` are the ladders that a tuner may take.
+variance stops decaying. `Choices` are the ladders that a tuner may take, `Motion` is what it knows of their paths.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tallbayes.errors import MethodError, explain
+from tallbayes.moments import Floats
 
 FIRST_STEPS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 BATCH_FACTOR = 4
 # In units of dT.
 WINDOWS = (0, 4, 16)
+# A window is tried in the hope that what is averaged forgets twice as fast as z itself, as squares do.
+HOPED_MEMORY = 0.5
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,45 @@ def _require_whole(name: str, value: object, least: int) -> None:
         raise MethodError(explain(f"{name} a whole number >= {least}", repr(value), str(max(least, 5))))
 
 
+def kicked(step: float) -> float:
+    """(1 - e^-h) / (1 + e^-h)."""
+    decay = np.exp(-step)
+    return float((1 - decay) / (1 + decay))
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How paths move, as far as that matters here: like exponential steps, unless told otherwise.
+
+    weak_order       alpha, |E Delta_l| ~ 2^(-alpha l), and
+    variance_rate    beta, Var Delta_l ~ 2^(-beta l), by exact gradients
+    length           dT to begin with, in that of a path that forgets like e^-t
+    memory           an average over a window forgets like e^(-t / memory)
+    kicked           the variance of a position whose drift has a noise of variance 1 at every step
+    """
+
+    weak_order: float = 1.0
+    variance_rate: float = 2.0
+    length: float = 1.0
+    memory: float = HOPED_MEMORY
+    kicked: Callable[[float], float] = kicked
+
+    def later(self, variance: Floats, last: int) -> list[Floats]:
+        """V_1, ..., V_last as a tuner foresees them, from V_1."""
+        rate = max(self.variance_rate, 2.0)
+        return [variance * 2.0 ** (rate * (1 - l)) for l in range(1, last + 1)]
+
+
 class Pace(NamedTuple):
     """dT, and by how much paths must forget within it, in relaxation times; T_0 in units of dT."""
 
     relaxations: float
     least: float
     start: int
+
+    def begin(self, motion: Motion) -> float:
+        """dT before anything is known."""
+        return self.relaxations * motion.length
 
 
 # With a control what is left of the start is of second order: paths may be shorter.

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.ladder import Ladder, Motion
 from tallbayes.moments import Floats, Moments
 from tallbayes.workers.tasks import Book
 
@@ -107,6 +107,11 @@ class Levels(Protocol):
     @property
     def variance_rate(self) -> float:
         """Beta as theory has it, to go by while samples are few."""
+        ...
+
+    @property
+    def motion(self) -> Motion:
+        """How its paths move."""
         ...
 
     @property

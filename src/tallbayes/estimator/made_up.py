@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.estimator.estimands import Estimands, Quantity
-from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.ladder import Ladder, Motion
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
 from tallbayes.moments import Floats, Moments
 from tallbayes.structure import Structure
@@ -82,6 +82,7 @@ class MadeUp:
     fixed: bool = False
     stream: Stream = Stream.LEVEL
     control: float | None = None
+    motion: Motion = Motion()
 
     @property
     def dimension(self) -> int:

@@ -25,7 +25,6 @@ from tallbayes.estimator.allocation import (
 from tallbayes.estimator.decisions import Decisions, Unrecorded
 from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, plain_variance, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
-from tallbayes.estimator.foresight import WEAK_ORDER
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels
 from tallbayes.estimator.rates import FARTHEST, Contraction, consistency, consistency_freedom
 from tallbayes.estimator.tails import Tails, eased
@@ -141,7 +140,8 @@ class Run:
     decisions: Decisions = field(default_factory=Unrecorded)
     speculative: int = 0
     dispatch: Callable[..., Dispatcher] = Dispatcher
-    weak_order: float = WEAK_ORDER
+    # None: that of the paths' motion.
+    weak_order: float | None = None
     # A bias that no level removes, in posterior sds.
     standing_bias: float = 0.0
     # Which components hang on any of some parameters.
@@ -161,7 +161,8 @@ class Run:
     def rho(self) -> float:
         """The factor by which the levels' means fall: step bias or memory of the start, the slower."""
         assert self.contraction is not None
-        return max(2.0**-self.weak_order, self.contraction.upper)
+        order = self.problem.motion.weak_order if self.weak_order is None else self.weak_order
+        return max(2.0**-order, self.contraction.upper)
 
     @property
     def given_up(self) -> np.ndarray:

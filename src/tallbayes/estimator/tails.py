@@ -9,9 +9,9 @@ few dozen paths can see. What batches of rows add to it comes from a probe too: 
 
     (1 - e^-h) / (1 + e^-h) S / n
 
-in z. An estimate of V_0 is never taken to be less than the sum of both; less a control, than its share of that
-(`eased`). A probe is `anchor.probe`, read for the
-quantities of a run in `setup.tail_variances`.
+in z by exponential steps, and by others what `Motion.kicked` says. An estimate of V_0 is never taken to be less than
+the sum of both; less a control, than its share of that (`eased`). A probe is `anchor.probe`, read for the quantities of
+a run in `setup.tail_variances`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.estimator.allocation import Least
+from tallbayes.estimator.ladder import HOPED_MEMORY, Motion
 from tallbayes.moments import Floats
 
-# A window is tried in the hope that what is averaged forgets twice as fast as z itself, as squares do.
-HOPED_MEMORY = 0.5
 
-
-def averaged(window: float) -> float:
+def averaged(window: float, memory: float = HOPED_MEMORY) -> float:
     """The variance of a mean over a window, against that of one point, where correlations fall like exp(-t / memory).
 
     >>> averaged(0.0), round(averaged(10.0), 3)
     (1.0, 0.095)
     """
-    x = window / HOPED_MEMORY
+    x = window / memory
     return float(2 / x * (1 + np.expm1(-x) / x)) if x > 0 else 1.0
 
 
@@ -46,11 +44,12 @@ class Tails:
     noise: Floats
     endless: np.ndarray
 
-    def least(self, first_step: float, batch_size: int, length: int, averaged: float) -> Least:
+    def least(
+        self, first_step: float, batch_size: int, length: int, averaged: float, motion: Motion = Motion()
+    ) -> Least:
         """The least that V_0 can be; `averaged` is what a window leaves of a variance."""
-        decay = np.exp(-first_step)
         missing = max(0.0, 1.0 / batch_size - 1.0 / length) if batch_size else 0.0
-        by_rows = (1 - decay) / (1 + decay) * missing * self.noise
+        by_rows = motion.kicked(first_step) * missing * self.noise
         return Least(averaged * (self.apart.variance + by_rows), self.apart.kurtosis)
 
 

@@ -87,7 +87,7 @@ def tune(tuner: Tuner, known: Pilots | None = None, time: float | None = None) -
     `known` is a pair that a run has gone through already.
     """
     window = known.trial.window if known else tuner.choices.windows[0]
-    search = Search(tuner, [known] if known else [], window, time or tuner.pace.relaxations)
+    search = Search(tuner, [known] if known else [], window, time or tuner.pace.begin(tuner.problem.motion))
     best, contraction = search.find_pair()
     while contracts(contraction, tuner.pace) and not contraction.slow and (wider := search.widen(best)) is not None:
         search.seen, search.window = [wider], wider.trial.window
@@ -156,7 +156,8 @@ class Search:
         if window is None or tuner.choices.ladder is not None or not np.isfinite(best.trial.price):
             return None
         price = _price(tuner, best, *pair, self.time, window=before)
-        gain = averaged(window * self.time) / averaged(before * self.time)
+        memory = tuner.problem.motion.memory
+        gain = averaged(window * self.time, memory) / averaged(before * self.time, memory)
         hope = _price(tuner, best, *pair, self.time, (gain, gain), np.sqrt(gain), window)
         cost = trial_price(tuner, *pair, self.time, window)
         if hope + 2 * cost > WORTHWHILE * price or not self._affords(pair, window):
@@ -195,8 +196,8 @@ def _pair(pilots: Pilots) -> tuple[float, int]:
 def variance_floor(tails: Tails, problem: Levels) -> Least:
     """The least that V_0 can be on the problem's ladder, whatever its samples say."""
     ladder = problem.ladder
-    left = averaged(ladder.window_steps * ladder.first_step)
-    return tails.least(ladder.first_step, problem.rows_per_gradient, problem.largest_batch, left)
+    left = averaged(ladder.window_steps * ladder.first_step, problem.motion.memory)
+    return tails.least(ladder.first_step, problem.rows_per_gradient, problem.largest_batch, left, problem.motion)
 
 
 def first_look(tuner: Tuner) -> float:
@@ -205,7 +206,7 @@ def first_look(tuner: Tuner) -> float:
 
 
 def _look_at(tuner: Tuner, batch_size: int) -> float:
-    pair, time = (tuner.choices.first_steps[0], batch_size), tuner.pace.relaxations
+    pair, time = (tuner.choices.first_steps[0], batch_size), tuner.pace.begin(tuner.problem.motion)
     pairs = PILOT_BLOCKS * BLOCK_PATHS * _configured(tuner, *pair, time, 0).contraction_evaluations()
     return _rows(tuner, *pair, time, tuner.choices.windows[0]) + pairs
 
@@ -284,8 +285,9 @@ def _price(
     ladder = tuner.ladder(first_step, time, window)
     with np.errstate(divide="ignore", invalid="ignore"):
         halvings = np.log2(np.nanmax(mean_factor * pilots.mean / pilots.share, initial=1e-9))
-    last = int(np.clip(1 + np.ceil(halvings), 2, 20))
-    upper = [pilots.variance[1] * variance_factors[1] * 4.0 ** (1 - l) for l in range(1, last + 1)]
+    motion = tuner.problem.with_choice(ladder, batch_size).motion
+    last = int(np.clip(1 + np.ceil(halvings / motion.weak_order), 2, 20))
+    upper = motion.later(pilots.variance[1] * variance_factors[1], last)
     variance = np.stack([pilots.variance[0] * variance_factors[0], *upper])
     coarse = tuner.problem.num_coarse
     steps = np.array([ladder.path_steps(l, coarse) for l in range(last + 1)], float)

@@ -54,7 +54,8 @@ class Anchored:
     the mode. `anchor` is the Gaussian that they run about: that at the "mode" (Laplace's), or the "balanced" one, which
     is right on average; None takes whichever is foreseen to be cheaper. Neither biases anything. With a `control`
     what the paths do in first order is taken off, with its exact mean; None does so about an anchor where that is
-    known, and where it pays.
+    known, and where it pays. With Kinetic() as `dynamics` paths have a velocity, and take fewer steps where the
+    posterior is far from Gaussian.
 
     >>> method = Anchored(first_step=0.25)
     """
@@ -168,7 +169,7 @@ class Anchored:
         known = anchor.knows_averages and follows(self.dynamics)
         if self.control and not known:
             got = f"{anchor!r} and {type(self.dynamics).__name__}"
-            expected = "an anchor whose averages are known exactly, and exponential steps, for control=True"
+            expected = "an anchor whose averages are known exactly, and exponential or kinetic steps, for control=True"
             raise MethodError(explain(expected, got, "anchor='balanced' for a regression, or control=None"))
         return known and self.control is not False
 

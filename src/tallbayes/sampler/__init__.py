@@ -5,7 +5,9 @@ randomness    words into normals and integers
 minibatch     laws of n rows out of N
 draws         noise and batches of a stretch of steps, drawn first
 gradients     five estimators in one equation
+states        positions, or positions and velocities, and the noise of a step
 dynamics      one step, with its noise as an argument
+kinetic       one of paths with a velocity
 couplings     which batches coarse paths see
 windows       means over the last points of paths
 control       what is taken off a sample in first order, and its exact mean

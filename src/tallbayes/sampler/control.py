@@ -31,8 +31,10 @@ from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax, jitted, jnp
+from tallbayes.sampler.dynamics import Exponential
 from tallbayes.sampler.gradients import Inputs, whitened_remainder
 from tallbayes.sampler.roles import Dynamics, GradientEstimator
+from tallbayes.sampler.states import approach, position
 
 DRAWS = 256
 # Of the mean square of a slope: what the slope of the quadratic may leave.
@@ -41,11 +43,13 @@ LEFT = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Control:
-    """By observable: whether it is controlled, and D g [W E r] and tr(W^T D^2 g W K), which its mean is made of."""
+    """By observable: whether it is controlled, and D g [W E r] and tr(W^T D^2 g W K), which its mean is made of by what
+    the dynamics makes of either."""
 
     used: np.ndarray
     shift: Floats
     bend: Floats
+    dynamics: Any
 
     def mean(self, ladder: Ladder, level: int) -> Floats:
         """Of what is taken off a sample of a level."""
@@ -55,13 +59,14 @@ class Control:
     def _mean(self, ladder: Ladder, level: int) -> Floats:
         """E C over the window of a path of the level, or at its end."""
         h, steps = ladder.step(level), ladder.steps(level)
-        times = h * np.arange(steps - max(ladder.window(level), 1) + 1, steps + 1)
-        first = float(np.mean(-np.expm1(-times)))
-        second = float(np.mean(-np.expm1(-2 * times))) * np.exp(-h) / (1 + np.exp(-h))
+        ends = np.arange(steps - max(ladder.window(level), 1) + 1, steps + 1)
+        first, second = self.dynamics.response(h, ends)
         return first * self.shift + second * self.bend
 
 
-def make_control(target: Target, observables: Observables, anchor: Anchor, units: Any = None) -> Control:
+def make_control(
+    target: Target, observables: Observables, anchor: Anchor, units: Any = None, dynamics: Any = None
+) -> Control:
     """The means of the control at an anchor that knows its averages.
 
     An observable is left alone where its quadratic is no guide: where that is not finite, or where at Gaussian draws
@@ -83,7 +88,7 @@ def make_control(target: Target, observables: Observables, anchor: Anchor, units
         guided = np.mean(left**2, axis=0) <= LEFT * np.mean(there**2, axis=0)
         total = sizes @ curved
     used = np.isfinite(slope) & np.isfinite(total) & guided
-    return Control(used, np.where(used, slope, 0.0), np.where(used, total, 0.0))
+    return Control(used, np.where(used, slope, 0.0), np.where(used, total, 0.0), dynamics or Exponential())
 
 
 @jitted(static_argnums=(0, 1))
@@ -110,8 +115,8 @@ def second_order(values: Callable[[jax.Array], jax.Array], u: jax.Array, y: jax.
 
 
 def follows(dynamics: Dynamics) -> bool:
-    """Whether the dynamics knows the step of y."""
-    return hasattr(dynamics, "follow")
+    """Whether the dynamics knows the step of y, and its means."""
+    return hasattr(dynamics, "follow") and hasattr(dynamics, "response")
 
 
 def make_paired_step(
@@ -123,9 +128,10 @@ def make_paired_step(
         def remainder(point: jax.Array) -> jax.Array:
             return whitened_remainder(target, gradient, inputs, point, batch)
 
-        here, beside = jax.vmap(remainder)(jnp.stack([state, u]))
+        begun, there = (approach(dynamics, coefficients, each, noise) for each in (state, u))
+        here, beside = jax.vmap(remainder)(jnp.stack([position(dynamics, each) for each in (begun, there)]))
         strained = dynamics.strain(coefficients, here) > 1
-        moved = dynamics.step(coefficients, state, here, noise)
+        moved = dynamics.step(coefficients, begun, here, noise)
         return moved, strained.astype(state.dtype), dynamics.follow(coefficients, y, beside)
 
     return jax.jit(step)

@@ -72,6 +72,13 @@ class Exponential:
         """The step without noise, and with all of the remainder: see `control`."""
         return coefficients[0] * state + coefficients[1] * remainder
 
+    def response(self, step: float, ends: np.ndarray) -> tuple[float, float]:
+        """By what E r(u) and E grad r(u) are multiplied in E y and E y u^T, on average over paths of so many steps."""
+        times = step * ends
+        first = float(np.mean(-np.expm1(-times)))
+        second = float(np.mean(-np.expm1(-2 * times))) * np.exp(-step) / (1 + np.exp(-step))
+        return first, float(second)
+
     def spread(self, coefficients: Any) -> Any:
         return coefficients[2]
 
@@ -80,7 +87,12 @@ class Exponential:
 
     def strain(self, coefficients: jax.Array, remainder: jax.Array) -> jax.Array:
         """h |r| / B."""
-        largest = jnp.max(jnp.abs(remainder))
-        safe = jnp.where(largest > 0, largest, 1)
-        length = safe * jnp.sqrt(jnp.sum((remainder / safe) ** 2))
-        return coefficients[3] * length / remainder.dtype.type(self.bound * remainder.size**0.5)
+        return strain_of(coefficients[3], remainder, self.bound)
+
+
+def strain_of(step: Any, remainder: jax.Array, bound: float) -> jax.Array:
+    """h |r| / B, B = bound sqrt(d)."""
+    largest = jnp.max(jnp.abs(remainder))
+    safe = jnp.where(largest > 0, largest, 1)
+    length = safe * jnp.sqrt(jnp.sum((remainder / safe) ** 2))
+    return step * length / remainder.dtype.type(bound * remainder.size**0.5)

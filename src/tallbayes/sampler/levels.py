@@ -17,7 +17,7 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.sums import Curvature
-from tallbayes.estimator.ladder import Ladder
+from tallbayes.estimator.ladder import Ladder, Motion
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.moments import Floats, Moments
@@ -127,7 +127,16 @@ class Problem:
 
     @property
     def variance_rate(self) -> float:
-        return self.plan.coupling.variance_rate
+        return self.motion.variance_rate
+
+    @property
+    def motion(self) -> Motion:
+        """Of estimates of the gradient the noise decides, and how the coupling deals with it."""
+        rate, own = self.plan.coupling.variance_rate, getattr(self.plan.dynamics, "motion", None)
+        if own is None:
+            return Motion(variance_rate=rate)
+        exact = self.plan.gradient.batch_size is None or self.rows_per_gradient >= self.largest_batch
+        return own if exact else replace(own, weak_order=1.0, variance_rate=rate)
 
     @property
     def num_rows(self) -> int:
@@ -250,7 +259,9 @@ def make_problem(
 ) -> Problem:
     """`batch_size` and `listing` are for batches read in slabs."""
     rows = batch_size if plan.slabs else evaluations_per_step(plan.gradient, table.num_rows)
-    control = make_control(plan.target, plan.observables, anchor, table.units) if plan.control else None
+    control = None
+    if plan.control:
+        control = make_control(plan.target, plan.observables, anchor, table.units, plan.dynamics)
     ground = Ground(plan, table, anchor, listing, pairs, control)
     return Problem(ground, ladder, batch_size, rows, seed, may_blend=may_blend)
 

@@ -12,7 +12,7 @@ from tallbayes.sampler.draws import Draws, pick, run_steps
 from tallbayes.sampler.gradients import Inputs
 from tallbayes.sampler.paths import (
     Plan,
-    displacement_of,
+    displaced,
     make_drawer,
     make_expand,
     make_gather,
@@ -20,6 +20,7 @@ from tallbayes.sampler.paths import (
     path_normals,
 )
 from tallbayes.sampler.randomness import phase_key
+from tallbayes.sampler.states import vectors_of
 
 # Where the two start, and how they go on.
 PHASES_OF_A_PAIR = 2
@@ -29,7 +30,7 @@ def sample_pair(
     plan: Plan, inputs: Inputs, stride: Any, coefficients: Any, spread: jax.Array, words: jax.Array
 ) -> jax.Array:
     """Squared whitened distances of two paths on common noise and batches, at 0, 1, 2 and 3 strides, and then the same
-    of every parameter at each of these times, where there is a dense Hessian.
+    of every parameter at each of these times, where there is a dense Hessian. Where paths have a velocity both count.
 
     The two start independently from Laplace's approximation, `spread` times as wide.
     """
@@ -37,7 +38,8 @@ def sample_pair(
     step, drawer = make_step(plan, inputs), make_drawer(plan, inputs)
     gather_batches, expand = make_gather(plan, inputs), make_expand(plan, inputs)
     start_key, run_key = (phase_key(words, phase) for phase in range(PHASES_OF_A_PAIR))
-    starts = spread * path_normals(start_key, 2 * d, dtype).reshape(2, d)
+    vectors = vectors_of(plan.dynamics)
+    starts = spread * path_normals(start_key, 2 * vectors * d, dtype).reshape(2, vectors * d)
     if not plan.dynamics.whitened:
         starts = jax.vmap(inputs.centre.move)(starts)
 
@@ -46,7 +48,10 @@ def sample_pair(
         return jax.vmap(lambda state: step(coefficients, state, draws.noise[0], batch).state)(states)
 
     def apart(states: jax.Array) -> jax.Array:
-        move = displacement_of(plan, inputs, states[0] - states[1])
+        return jnp.sum(jax.vmap(far)((states[0] - states[1]).reshape(vectors, d)), axis=0)
+
+    def far(between: jax.Array) -> jax.Array:
+        move = displaced(plan, inputs, between)
         whole = inputs.centre.square_length(move)[None]
         return whole if inputs.centre.hessian is None else jnp.concatenate([whole, move**2])
 

@@ -12,8 +12,8 @@ from N(0, I) in whitened units and carry u, the same path with its remainder lef
 is g(fine) - g(u), and the coarse paths of level l begin where u is when the joint phase begins, which has the start
 law and is independent of all later noise. With a control they carry y beside u as well (`control`).
 
-The state is what the dynamics moves: the displacement v = theta - theta_0, or z with v = W z. The step counts and
-sizes are arguments: one program serves all levels.
+The state is what the dynamics moves: the displacement v = theta - theta_0, or z with v = W z, or z and a velocity (see
+`states`). The step counts and sizes are arguments: one program serves all levels.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from tallbayes.sampler.draws import Drawer, Draws, gather, pick, run_steps
 from tallbayes.sampler.gradients import Centre, Inputs, Runs, centre_rows, posterior_gradient, whitened_remainder
 from tallbayes.sampler.randomness import normals, phase_key, words_per_normal
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
+from tallbayes.sampler.states import approach, last_noise, noises_of, position, vectors_of
 from tallbayes.sampler.windows import PathEnd, Totals, control_end, path_end, plus
 
 MOST_STOPS = 8
@@ -137,9 +138,10 @@ def make_step(plan: Plan, inputs: Inputs) -> Step:
     gradient_at = whitened_remainder if plan.dynamics.whitened else posterior_gradient
 
     def step(coefficients: jax.Array, state: jax.Array, noise: jax.Array, batch: Any) -> Move:
-        gradient = gradient_at(plan.target, plan.gradient, inputs, state, batch)
+        begun = approach(plan.dynamics, coefficients, state, noise)
+        gradient = gradient_at(plan.target, plan.gradient, inputs, position(plan.dynamics, begun), batch)
         strained = plan.dynamics.strain(coefficients, gradient) > 1
-        return Move(plan.dynamics.step(coefficients, state, gradient, noise), strained.astype(state.dtype))
+        return Move(plan.dynamics.step(coefficients, begun, gradient, noise), strained.astype(state.dtype))
 
     return jax.jit(step)
 
@@ -148,7 +150,8 @@ def make_drawer(plan: Plan, inputs: Inputs) -> Drawer:
     """What the plan draws at every step."""
     capacity = jax.tree.leaves(inputs.rows if inputs.runs.rows is None else inputs.runs.rows)[0].shape[0]
     length = inputs.runs.length if plan.slabs else inputs.num_rows
-    return Drawer(plan.target.dimension, plan.gradient, np.dtype(plan.dtype).type, capacity, length)
+    dimension = noises_of(plan.dynamics) * plan.target.dimension
+    return Drawer(dimension, plan.gradient, np.dtype(plan.dtype).type, capacity, length)
 
 
 def make_gather(plan: Plan, inputs: Inputs) -> Callable[[Any], Any]:
@@ -167,7 +170,12 @@ def make_expand(plan: Plan, inputs: Inputs) -> Callable[[Any], Any]:
 
 def displacement_of(plan: Plan, inputs: Inputs, state: jax.Array) -> jax.Array:
     """theta - theta_0."""
-    return inputs.centre.move(state) if plan.dynamics.whitened else state
+    return displaced(plan, inputs, position(plan.dynamics, state))
+
+
+def displaced(plan: Plan, inputs: Inputs, vector: jax.Array) -> jax.Array:
+    """A position, or another vector of a state, in the units of theta."""
+    return inputs.centre.move(vector) if plan.dynamics.whitened else vector
 
 
 class Walk:
@@ -213,7 +221,11 @@ class Walk:
         return self.read(u) if self.plan.laplace else np.dtype(self.plan.dtype).type(0)
 
     def move_laplace(self, coefficients: jax.Array, u: Any, noise: jax.Array) -> Any:
-        return self.plan.dynamics.step(coefficients, u, jnp.zeros_like(u), noise) if self.plan.laplace else u
+        if not self.plan.laplace:
+            return u
+        dynamics = self.plan.dynamics
+        begun = approach(dynamics, coefficients, u, noise)
+        return dynamics.step(coefficients, begun, jnp.zeros_like(position(dynamics, begun)), noise)
 
     def draw_solo(self, key: jax.Array, length: int) -> Draws:
         return self.drawer.draw(key, length, number=1)
@@ -294,7 +306,9 @@ class Walk:
         return self._quiet(fine, coarse, last)
 
     def _quiet(self, fine: Move, taken_off: jax.Array, last: jax.Array) -> jax.Array:
-        return jnp.concatenate([fine.state[None], taken_off]) - self.plan.dynamics.spread(self.schedule.fine) * last
+        dynamics = self.plan.dynamics
+        ends = position(dynamics, jnp.concatenate([fine.state[None], taken_off]))
+        return ends - dynamics.spread(self.schedule.fine) * last_noise(dynamics, last)
 
 
 def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array) -> PathEnd:
@@ -302,13 +316,14 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array
     walk, coupling = Walk(plan, inputs, schedule), plan.coupling
     d, dtype = plan.target.dimension, np.dtype(plan.dtype)
     solo_key, joint_key, start_key = (phase_key(words, phase) for phase in range(PHASES))
-    start = path_normals(start_key, d, dtype) if plan.laplace else jnp.zeros(d, dtype)
+    size = vectors_of(plan.dynamics) * d
+    start = path_normals(start_key, size, dtype) if plan.laplace else jnp.zeros(size, dtype)
     nought = own_zero(words, dtype)
     zero = jnp.full(jax.eval_shape(walk.read, start).shape, nought)
     notes = jnp.full((MOST_STOPS, 1 + coupling.num_coarse, d), nought)
 
-    still = jnp.full(d, nought)
-    y = still if plan.control else ()
+    still = jnp.full(noises_of(plan.dynamics) * d, nought)
+    y = jnp.full(size, nought) if plan.control else ()
     none = zero if plan.control else ()
     nothing = Totals(zero, zero, zero, none, none)
 
@@ -324,7 +339,7 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array
     together = fine, coarse, u, (y, coarse_y), totals, last
     (fine, coarse, u, ys, totals, _), notes = _run_with_stops(run, *legs, walk.note_joint, together, notes)
 
-    displace = jax.vmap(partial(displacement_of, plan, inputs))
+    displace = jax.vmap(partial(displaced, plan, inputs))
     stops = jnp.maximum(schedule.solo_stops, schedule.joint_stops)
     points = jax.lax.fori_loop(jnp.int32(0), stops, lambda k, all: all.at[k].set(displace(all[k])), notes)
     distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))

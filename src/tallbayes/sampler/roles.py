@@ -71,6 +71,27 @@ class Dynamics(Protocol):
         ...
 
 
+class Inertial(Dynamics, Protocol):
+    """A dynamics whose state is more than a position: what it says besides, and may be left out where there is no more.
+
+    A state is the vectors one after the other, the position first; all of them start from N(0, I) where paths have a
+    Laplace level, which the step without a remainder must keep.
+    """
+
+    vectors: int
+    """Of a state, each as long as theta."""
+
+    noises: int
+    """Standard normal vectors that one step takes."""
+
+    last: int
+    """Which of them `spread` multiplies: it moves the position at the end of the step and nothing before."""
+
+    def approach(self, coefficients: Any, state: Any, noise: Any) -> Any:
+        """The state at which the gradient is read, and from which `step` goes on."""
+        ...
+
+
 class Coupling(Protocol):
     """Which minibatches each coarse path sees; nothing else."""
 

@@ -18,12 +18,12 @@ from tallbayes.methods.anchored import reads_slabs
 from tallbayes.model.observables import Observables
 from tallbayes.results.fitted import fitted_of, kept_posterior
 from tallbayes.results.result import Result
-from tallbayes.sampler import couplings, dynamics, gradients, minibatch
+from tallbayes.sampler import couplings, dynamics, gradients, kinetic, minibatch
 from tallbayes.sampler.levels import Problem, make_problem
 from tallbayes.sampler.paths import Plan
 
 PARTS: dict[str, Any] = {"Ladder": Ladder, "inf": inf}
-for _module in (couplings, dynamics, gradients, minibatch):
+for _module in (couplings, dynamics, gradients, kinetic, minibatch):
     PARTS |= {name: part for name, part in vars(_module).items() if getattr(part, "__module__", "") == _module.__name__}
 
 
