@@ -2,13 +2,17 @@
 
     python benchmarks/scheduler.py [--measure | --draw]    prints a table, writes scheduler.json and the picture in docs
 
-`run_multilevel` itself runs here, with its dispatcher; only the blocks are made up and the workers virtual. A sample of
-level l is N(m_l, 4^-l), m_0 = 1 and m_l = 0.03 2^-l; row gradients and seconds a block by level are those of a logistic
-regression measured on this machine (--measure), of 100,000 rows and 20 coefficients with all rows in every step;
-levels above the measured ones go on in proportion to row gradients. Speeds of workers are spread log-uniformly over a
-factor of ten around 1, and a task can begin 10 ms after it was submitted, at the soonest.
+`run_multilevel` itself runs here, with its dispatcher; only the blocks are made up and the workers virtual. A sample
+of level l is N(m_l, 4^-l), m_0 = 1 and m_l = 0.03 2^-l; row gradients and seconds a block by level are those of a
+logistic regression measured on this machine (--measure), of 100,000 rows and 20 coefficients with all rows in every
+step; levels above the measured ones go on in proportion to row gradients. Blocks of deep levels have fewer paths
+(`estimator.levels.paths_of_blocks`), whose paths take longer one by one, as measured too (--measure). Speeds of
+workers are spread log-uniformly over a factor of ten around 1, and a task can begin 10 ms after it was submitted, at
+the soonest.
 
     utilisation = seconds of the blocks in the estimate, at speed 1 / (sum of all speeds x time to answer)
+
+Runs of "32 paths to every block" are as it was, for comparison; blocks a worker count 32 paths as one.
 """
 
 from __future__ import annotations
@@ -31,11 +35,12 @@ import numpy as np
 from tallbayes.estimator import adaptive as multilevel
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Tolerances
-from tallbayes.estimator.levels import BLOCK_PATHS, Levels, sample_level
+from tallbayes.estimator.levels import BLOCK_PATHS, CUT_PATHS, Levels, paths_of_blocks, sample_level
 from tallbayes.estimator.made_up import MadeUp, made_up_estimands
 from tallbayes.estimator.rates import Contraction
 from tallbayes.estimator.run import Budget, Run
 from tallbayes.experiments import style
+from tallbayes.sampler import levels as levels_below
 from tallbayes.views.text import table
 from tallbayes.workers.dispatch import Arrivals, Dispatcher, first_arrival
 
@@ -44,9 +49,10 @@ PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scheduler.svg"
 NUM_ROWS, DIMENSION, MEASURED_LEVELS = 100_000, 20, 4
 LATENCY, SPREAD, MEAN = 0.01, 10.0, 0.03
 WORKERS = 1000
-LADDERS = {"levels as asked for": 12, "three levels at most": 3}
-TOLERANCES = {"levels as asked for": (0.032, 0.008), "three levels at most": (0.032, 0.008, 0.004)}
-FINEST = {"levels as asked for": (0.004,), "three levels at most": (0.0022,)}
+AS_ASKED, AS_IT_WAS = "levels as asked for", "32 paths to every block"
+LADDERS = {AS_ASKED: 12, "three levels at most": 3}
+TOLERANCES = {"levels as asked for": (0.032, 0.008, 0.004), "three levels at most": (0.032, 0.008, 0.004)}
+FINEST = {"levels as asked for": (0.0028, 0.0022), "three levels at most": (0.0022,)}
 FIXED_TOLERANCE = 0.008
 NUMBERS = tuple(4**k for k in range(6))
 SEED = 0
@@ -118,18 +124,21 @@ def mean_of(level: int) -> float:
 
 
 class Measured:
-    """Row gradients of a sample and seconds of a block, by level."""
+    """Row gradients of a sample and seconds of a block, by level; what a path takes in narrower blocks than of 32."""
 
-    def __init__(self, evaluations: list[int], seconds: list[float]) -> None:
-        self._evaluations, self._known = evaluations, seconds
+    def __init__(self, evaluations: list[int], seconds: list[float], narrow: dict[str, float], cut: bool) -> None:
+        self._evaluations, self._known, self._narrow, self._cut = evaluations, seconds, narrow, cut
 
     def evaluations(self, level: int) -> int:
         return self._evaluations[level]
 
+    def paths(self, level: int) -> int:
+        return paths_of_blocks(level, float(self._evaluations[level]) * DIMENSION) if self._cut else BLOCK_PATHS
+
     def seconds(self, level: int) -> float:
-        last = len(self._known) - 1
+        last, paths = len(self._known) - 1, self.paths(level)
         beyond = self._evaluations[level] / self._evaluations[min(level, last)]
-        return self._known[min(level, last)] * beyond
+        return self._known[min(level, last)] * beyond * paths / BLOCK_PATHS * self._narrow.get(str(paths), 1.0)
 
 
 class Caught(ThreadPoolExecutor):
@@ -155,14 +164,38 @@ def measure() -> dict[str, Any]:
     caught = Caught()
     tb.estimate(tb.families.logistic(), {"x": x, "y": y}, tolerance=0.5, method=method, executor=caught)
     problem = caught.levels[-1]
-    seconds = [min(timed(problem, level) for _ in range(2)) for level in range(MEASURED_LEVELS)]
-    return {"evaluations": [problem.evaluations(level) for level in range(12)], "seconds": seconds}
+    with all_of(BLOCK_PATHS):
+        seconds = [min(timed(problem, level)[0] for _ in range(2)) for level in range(MEASURED_LEVELS)]
+    evaluations = [problem.evaluations(level) for level in range(12)]
+    return {"evaluations": evaluations, "seconds": seconds, "narrow": narrow_blocks(problem)}
 
 
-def timed(problem: Any, level: int) -> float:
-    started = time.perf_counter()
+def narrow_blocks(problem: Any) -> dict[str, float]:
+    """Processor seconds of a path of level 1 in blocks of fewer paths, against one of 32."""
+    found = {}
+    for paths in (BLOCK_PATHS, *CUT_PATHS):
+        with all_of(paths):
+            timed(problem, 1)
+            found[str(paths)] = min(timed(problem, 1)[1] for _ in range(3)) / paths
+    return {paths: round(each / found[str(BLOCK_PATHS)], 3) for paths, each in found.items()}
+
+
+@contextmanager
+def all_of(paths: int) -> Iterator[None]:
+    """Blocks of so many paths on every level."""
+    before = levels_below.paths_of_blocks
+    levels_below.paths_of_blocks = lambda level, work: paths
+    try:
+        yield
+    finally:
+        levels_below.paths_of_blocks = before
+
+
+def timed(problem: Any, level: int) -> tuple[float, float]:
+    """By the clock, and of the processor."""
+    started, busy = time.perf_counter(), time.process_time()
     sample_level(problem, level, 1000)
-    return round(time.perf_counter() - started, 4)
+    return round(time.perf_counter() - started, 4), time.process_time() - busy
 
 
 @contextmanager
@@ -194,7 +227,7 @@ def simulate(
     """One run from the first pilot to the answer, in virtual time."""
     cluster = Cluster(workers, measured.seconds, seed)
     dispatch, likely = POLICIES[policy]
-    problem = MadeUp(seed, mean=mean_of, cost=measured.evaluations)
+    problem = MadeUp(seed, mean=mean_of, cost=measured.evaluations, paths=measured.paths)
     goal = Tolerances("absolute_tolerance", (tolerance,), (1,))
     run = Run(problem, made_up_estimands(), cluster, lambda _: None, goal, Budget(max_levels=max_levels))
     run.contraction = Contraction(0.1, 0.1, 1.0)
@@ -202,7 +235,7 @@ def simulate(
     started = time.process_time()
     with replaced("likely_blocks", likely):
         status, final = run_multilevel(run)
-    blocks = [level.samples // BLOCK_PATHS for level in run.levels]
+    blocks = [level.samples // measured.paths(number) for number, level in enumerate(run.levels)]
     useful = sum(number * measured.seconds(level) for level, number in enumerate(blocks))
     return {
         "workers": workers,
@@ -213,18 +246,24 @@ def simulate(
         "status": status.name,
         "value": float(final.summary.value[0]),
         "blocks": blocks,
-        "blocks_per_worker": sum(blocks) / workers,
+        "paths_in_blocks": [measured.paths(level) for level in range(len(blocks))],
+        "blocks_per_worker": sum(level.samples for level in run.levels) / BLOCK_PATHS / workers,
         "seconds": round(float(cluster.now), 3),
         "least_seconds": round(float(useful / cluster.speeds.sum()), 3),
-        "longest_block": round(measured.seconds(len(blocks) - 1), 3),
+        "longest_block": round(max(measured.seconds(level) for level in range(len(blocks))), 3),
         "utilisation": round(float(useful / (cluster.speeds.sum() * cluster.now)), 4),
         "speculative": run.speculative / run.evaluations,
         "simulation_seconds": round(time.process_time() - started, 1),
     }
 
 
-def study(measured: Measured) -> Iterator[dict[str, Any]]:
-    """Finer and finer tolerances with a thousand workers, then one tolerance with more and more of them."""
+def study(figures: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Finer and finer tolerances with a thousand workers, then one tolerance with more and more of them; and what it
+    was with blocks of 32 paths on every level."""
+    measured, as_it_was = Measured(**figures, cut=True), Measured(**figures, cut=False)
+    for tolerance in FINEST["levels as asked for"]:
+        for seed in SEEDS:
+            yield {"ladder": AS_IT_WAS} | simulate(as_it_was, WORKERS, tolerance, "both", LADDERS[AS_ASKED], seed)
     for ladder, max_levels in LADDERS.items():
         for tolerance in TOLERANCES[ladder]:
             for policy in POLICIES:
@@ -279,7 +318,7 @@ def main() -> None:
     if not given.draw:
         figures = measure() if given.measure or "measured" not in stored else stored["measured"]
         runs = []
-        for run in study(Measured(**figures)):
+        for run in study(figures):
             runs.append(run)
             print(show([run]).splitlines()[-1], file=sys.stderr, flush=True)
         settings = {"latency": LATENCY, "speeds_over": SPREAD, "mean": MEAN, "num_rows": NUM_ROWS, "seed": SEED}

@@ -143,3 +143,18 @@ def test_a_constant_is_exact_at_once():
     assert status is Status.converged
     assert final.summary.value[0] == 3
     assert [level.samples for level in this.levels] == [64, 64, 64]
+
+
+def cut(level):
+    return BLOCK_PATHS if level < 2 else 4
+
+
+def test_narrow_blocks_of_deep_levels_are_counted_by_their_paths():
+    """The truth within 5 standard errors and its bias, whole blocks on every level, no path counted that was not."""
+    status, final, this = run(MadeUp(3, paths=cut), tolerance=0.02)
+    assert status is Status.converged
+    assert len(this.levels) > 3
+    assert all(level.samples % cut(number) == 0 for number, level in enumerate(this.levels))
+    assert any(level.samples % BLOCK_PATHS for level in this.levels)
+    assert this.evaluations == sum(level.samples * 2**number for number, level in enumerate(this.levels))
+    assert abs(final.summary.value[0] - 2) < 5 * final.standard_error[0] + final.bias_bound[0]

@@ -10,7 +10,8 @@ from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.workers.dispatch import doubt
 
 COSTS = 10.0 * 2.0 ** np.arange(8)
-PROSPECT = Prospect(COSTS, 2.0, np.inf)
+PATHS = np.full(8, BLOCK_PATHS)
+PROSPECT = Prospect(COSTS, PATHS, 2.0, np.inf)
 
 
 def seen(mean: float, blocks: int = 100, share: float = 1e-2) -> Seen:
@@ -43,7 +44,7 @@ def test_means_that_do_not_fit_in_the_share_bring_more_levels():
 def test_no_more_is_begun_than_the_budget_pays_for(part: float):
     free = PROSPECT.likely_blocks(seen(0.0), 3)
     price = float(np.sum(free[:-1] * COSTS[: len(free) - 1])) * BLOCK_PATHS
-    held = Prospect(COSTS, 2.0, part * price).likely_blocks(seen(0.0), 3)
+    held = Prospect(COSTS, PATHS, 2.0, part * price).likely_blocks(seen(0.0), 3)
     np.testing.assert_allclose(held, part * free)
 
 

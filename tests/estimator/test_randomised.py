@@ -94,6 +94,17 @@ def test_every_evaluation_is_counted():
     assert this.speculative == sum(int(n) * 2 ** (2 + k) for k, n in enumerate(blocks * BLOCK_PATHS - this.tail.counts))
 
 
+def test_narrow_blocks_of_the_tail_are_counted_by_their_paths():
+    """As above, in blocks of four paths from level 3 on."""
+    _, final, this = made_up_run(MadeUp(3, paths=lambda level: 32 if level < 3 else 4), fixed_levels=2)
+    fixed = sum(state.samples * 2**level for level, state in enumerate(this.run.levels))
+    assert this.run.evaluations == 128 * 15 + fixed + this.tail.spent(this.run.problem)
+    blocks = np.array([32] + [4] * (len(this.tail.counts) - 1))
+    spare = -(-this.tail.counts // blocks) * blocks - this.tail.counts
+    assert this.speculative == sum(int(n) * 2 ** (2 + k) for k, n in enumerate(spare))
+    assert abs(final.summary.value[0] - 2) < 5 * final.standard_error[0]
+
+
 def test_levels_that_do_not_fall_fast_enough_are_refused():
     """beta = 0.6 is refused, beta = 2 never."""
     for seed in range(20):

@@ -268,9 +268,12 @@ def test_ledgers_that_differ_do_not_merge(kept: Path, ledger: Path, tmp_path: Pa
         merge_ledgers(ledger, tmp_path / "none.sqlite")
     with open_ledger(ledger) as book:
         config, task, seed, level, first, last, items, _, content = next(book._rows())
-        book.add(task, config, int(seed), level, first // 32, items, bytes(content)[:-8] + bytes(8))
+        book.add(task, config, int(seed), level, range(first, last + 1), items, bytes(content)[:-8] + bytes(8))
     with pytest.raises(tb.LedgerError, match=f"the same bits.*level {level}, paths {first} to {last}"):
         merge_ledgers(ledger, kept)
+
+
+FIRST, FIFTH = range(32, 64), range(160, 192)
 
 
 def block(points: np.ndarray | None) -> LevelBlock:
@@ -283,7 +286,7 @@ def block(points: np.ndarray | None) -> LevelBlock:
 @pytest.mark.parametrize("points", [None, np.ones((32, 2, 3, 2), np.float32)], ids=["without points", "with points"])
 def test_a_block_is_read_as_it_was_written(points: np.ndarray | None) -> None:
     before = block(points)
-    after = read_block(write_block(before, 1e9, 5), before.delta.pairs, 1e9, 5)
+    after = read_block(write_block(before, 1e9, FIFTH), before.delta.pairs, 1e9, FIFTH)
     assert after is not None
     for side in ("delta", "fine", "coarse"):
         for name in ("mean", "sum2", "sum3", "sum4", "cosum"):
@@ -294,12 +297,12 @@ def test_a_block_is_read_as_it_was_written(points: np.ndarray | None) -> None:
 
 def test_what_a_run_would_not_keep_is_not_written() -> None:
     whole = block(np.ones((32, 2, 3, 2), np.float32))
-    content = write_block(whole, kept_bytes=100.0, number=1)
-    assert len(content) < len(write_block(whole, 1e9, 1))
-    kept = read_block(content, whole.delta.pairs, 100.0, 1)
+    content = write_block(whole, kept_bytes=100.0, paths=FIRST)
+    assert len(content) < len(write_block(whole, 1e9, FIRST))
+    kept = read_block(content, whole.delta.pairs, 100.0, FIRST)
     assert kept is not None
     assert kept.points is None
-    assert read_block(content, whole.delta.pairs, 1e9, 1) is None
+    assert read_block(content, whole.delta.pairs, 1e9, FIRST) is None
 
 
 def test_an_extension_of_the_result_leaves_the_ledger_alone(ledger: Path) -> None:

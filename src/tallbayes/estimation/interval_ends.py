@@ -59,12 +59,12 @@ def _targets(finished: Finished, found: Estimate, allowed: Floats) -> list[int] 
     assert found.level_variance is not None
     share = allowed / np.sqrt(2)
     demand = optimal_samples(found.level_variance, run.costs, share)
-    grown = whole_blocks(np.maximum(np.minimum(demand, GROWTH * run.samples), run.samples))
+    grown = whole_blocks(run, np.maximum(np.minimum(demand, GROWTH * run.samples), run.samples))
     if np.any(demand > run.samples):
         return grown
     # What bounds the bias is mostly the error of the last levels: twice the samples there cost less than a level more.
     last = run.samples.copy()
     last[1:] *= 2
     if np.sum(last[1:] * run.costs[1:]) <= 4 * PILOT_PATHS * run.problem.evaluations(len(run.levels)):
-        return whole_blocks(last)
+        return whole_blocks(run, last)
     return None if len(run.levels) >= run.budget.max_levels else [*grown, PILOT_PATHS]

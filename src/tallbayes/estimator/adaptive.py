@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -109,14 +110,14 @@ def _decide(run: Run) -> tuple[Status | None, list[int]]:
         if np.any(excess & heavy_draws(run)):
             return Status.heavy_tails, []
         run.laplace = aside(run.laplace.extended, GROWTH * run.laplace.draws)
-        return None, whole_blocks(run.samples)
+        return None, whole_blocks(run, run.samples)
     tell(run, now)
     share = now.tolerance / np.sqrt(2)
     demand = optimal_samples(now.variance, run.costs, np.sqrt(share**2 - now.summary.laplace_error))
     short = demand > run.samples
     if np.any(short):
         grown = np.minimum(demand, GROWTH * run.samples)
-        return None, whole_blocks(np.where(short, grown, run.samples))
+        return None, whole_blocks(run, np.where(short, grown, run.samples))
     return _decide_bias(run, now, share)
 
 
@@ -161,7 +162,7 @@ def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | Non
             resolved = _samples_to_resolve(samples, by_mean, by_both, share)
             price = np.sum((resolved - samples) * run.costs)
             if price <= _pilot_cost(run) or len(run.levels) >= run.budget.max_levels:
-                return None, whole_blocks(np.minimum(resolved, GROWTH * samples))
+                return None, whole_blocks(run, np.minimum(resolved, GROWTH * samples))
         return _add_level(run, now)
     quantile = t_quantile(now.freedom, 0.975)
     weak = (now.freedom < LEAST_FREEDOM) & (quantile * now.standard_error > NORMAL_QUANTILE * share)
@@ -170,7 +171,7 @@ def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | Non
         if samples[level] >= 4096 and now.summary.kurtosis[level].max() > samples[level] / 4:
             return Status.heavy_tails, []
         samples[level] *= 2
-        return None, whole_blocks(samples)
+        return None, whole_blocks(run, samples)
     return Status.converged, []
 
 
@@ -189,7 +190,7 @@ def _add_level(run: Run, now: Assessment) -> tuple[Status | None, list[int]]:
     if len(run.levels) >= run.budget.max_levels:
         met = np.all(np.hypot(now.standard_error, now.bias_bound) <= now.tolerance)
         return (Status.converged if met else Status.max_levels), []
-    return None, [*whole_blocks(run.samples), PILOT_PATHS]
+    return None, [*whole_blocks(run, run.samples), PILOT_PATHS]
 
 
 def _pilot_cost(run: Run) -> float:
@@ -227,7 +228,8 @@ def _dispatching(run: Run) -> Iterator[Dispatcher]:
     What has arrived before it was wanted waits for the next time.
     """
     if run.dispatcher is None:
-        run.dispatcher = run.dispatch(run.executor, sample_level, run.problem, lambda level: _block_cost(run, level))
+        cost, first = partial(_block_cost, run), partial(_pilot_blocks, run)
+        run.dispatcher = run.dispatch(run.executor, sample_level, run.problem, cost, first_look=first)
     before = run.dispatcher.rest()
     try:
         yield run.dispatcher
@@ -253,7 +255,7 @@ def _fill(run: Run, targets: list[int], dispatcher: Dispatcher, goes_on: bool) -
 def _filled(run: Run, level: int, blocks: range) -> bool:
     """Whether the last of these blocks is there; a level that was to come may have none."""
     have = run.levels[level].samples if level < len(run.levels) else 0
-    return len(blocks) == 0 or have >= blocks.stop * BLOCK_PATHS
+    return len(blocks) == 0 or have >= blocks.stop * run.problem.block_paths(level)
 
 
 def _affordable(run: Run, targets: list[int]) -> tuple[list[tuple[int, range]], Status | None]:
@@ -261,7 +263,8 @@ def _affordable(run: Run, targets: list[int]) -> tuple[list[tuple[int, range]], 
     spent, wanted = run.evaluations, []
     for level, target in enumerate(targets):
         have = run.levels[level].samples if level < len(run.levels) else 0
-        cost, first, missing = _block_cost(run, level), have // BLOCK_PATHS, max(target - have, 0) // BLOCK_PATHS
+        cost, paths = _block_cost(run, level), run.problem.block_paths(level)
+        first, missing = have // paths, max(target - have, 0) // paths
         number = int(min(max(0.0, run.budget.max_evaluations - spent) / cost, missing))
         wanted.append((level, range(first, first + number)))
         spent += number * cost
@@ -270,14 +273,19 @@ def _affordable(run: Run, targets: list[int]) -> tuple[list[tuple[int, range]], 
     return wanted, None
 
 
+def _pilot_blocks(run: Run, level: int) -> int:
+    return PILOT_PATHS // run.problem.block_paths(level)
+
+
 def _block_cost(run: Run, level: int) -> int:
-    return BLOCK_PATHS * run.problem.evaluations(level)
+    return run.problem.block_paths(level) * run.problem.evaluations(level)
 
 
 def likely_blocks(run: Run, num_levels: int) -> Floats:
     """Blocks by level of the whole run by what is known now."""
     costs: Floats = np.array([run.problem.evaluations(level) for level in range(run.budget.max_levels)], float)
-    prospect = Prospect(costs, run.problem.variance_rate, run.budget.max_evaluations)
+    paths = run.block_paths(run.budget.max_levels)
+    prospect = Prospect(costs, paths, run.problem.variance_rate, run.budget.max_evaluations)
     if len(run.levels) < 3:
         return prospect.first_blocks(capacity_of(run.executor), num_levels)
     now = assess(run)
@@ -307,8 +315,9 @@ def _heaviest(now: Assessment, samples: Floats, weak: np.ndarray) -> int:
     return int(np.argmax(part[:, weak].max(axis=1)))
 
 
-def whole_blocks(samples: Floats) -> list[int]:
-    return [int(-(-n // BLOCK_PATHS)) * BLOCK_PATHS for n in samples]
+def whole_blocks(run: Run, samples: Floats) -> list[int]:
+    paths = run.block_paths(len(samples))
+    return [int(each) for each in -(-np.asarray(samples) // paths) * paths]
 
 
 def tell(run: Run, now: Assessment) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tallbayes.estimator.allocation import bias_terms, optimal_samples
-from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.moments import Floats
 from tallbayes.workers.dispatch import doubt
 
@@ -38,27 +37,30 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """Where a run can go: what a sample costs by level, up to the last one allowed, and how fast variances fall."""
+    """Where a run can go: what a sample costs by level, up to the last one allowed, how many samples a block has there,
+    and how fast variances fall."""
 
     costs: Floats
+    paths: np.ndarray
     variance_rate: float
     max_evaluations: float
 
     def likely_blocks(self, seen: Seen, num_levels: int) -> Floats:
         """Blocks by level of the whole run, for levels that are yet to come too."""
         levels = self._levels_to_come(seen, num_levels)
-        blocks = self._demand(seen.variance, seen.share, levels)[1] / BLOCK_PATHS
-        have = np.append(seen.samples // BLOCK_PATHS, np.zeros(levels - len(seen.samples)))
+        blocks = self._demand(seen.variance, seen.share, levels)[1] / self.paths[:levels]
+        known = len(seen.samples)
+        have = np.append(seen.samples // self.paths[:known], np.zeros(levels - known))
         return self._affordable(blocks * [1 + min(doubt(int(number)), MOST_DOUBT) for number in have])
 
     def first_blocks(self, workers: int, num_levels: int) -> Floats:
         """Before the first pilots are known, something to do for all workers, in the usual proportions."""
-        blocks = self._demand(np.ones((1, 1)), np.full(1, 1e-3), num_levels)[1]
+        blocks = self._demand(np.ones((1, 1)), np.full(1, 1e-3), num_levels)[1] / self.paths[:num_levels]
         return self._affordable(blocks * (1 + MOST_DOUBT) * UNKNOWN_BLOCKS * workers / blocks[0])
 
     def _affordable(self, blocks: Floats) -> Floats:
         """As much of it as the budget allows; of one level more the pilots alone are likely, which is a zero here."""
-        price = float(np.sum(blocks * self.costs[: len(blocks)])) * BLOCK_PATHS
+        price = float(np.sum(blocks * self.paths[: len(blocks)] * self.costs[: len(blocks)]))
         blocks = blocks * min(1.0, self.max_evaluations / max(price, 1.0))
         return np.nan_to_num(np.append(blocks, [0.0] * (len(blocks) < len(self.costs))))
 

@@ -1,6 +1,6 @@
 """The waist: what the estimator asks of a ladder of levels, and all that it knows of one.
 
-    levels.sample(level, block) -> LevelBlock          moments of 32 samples of one level
+    levels.sample(level, block) -> LevelBlock          moments of 32 samples of one level, or of fewer long ones
     levels.differences(level, block) -> Delta_l        of the same samples, one by one
     levels.contract(block, spread) -> distances        of 32 pairs of paths on common noise
 
@@ -26,6 +26,8 @@ from tallbayes.moments import Floats, Moments
 from tallbayes.workers.tasks import Book
 
 BLOCK_PATHS = 32
+# Where a block reads so many numbers (a second or two of one core), deep levels have fewer paths to a block.
+FIRST_CUT, CUT_PATHS, LONG_WORK = 3, (8, 2, 1), 2.0**33
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -49,6 +51,18 @@ class Stream(IntEnum):
     EVIDENCE_PILOT = 17
     LEFT_OUT = 21
     SHRINKAGE = 22
+
+
+def paths_of_blocks(level: int, work: float) -> int:
+    """Samples in a block of a level, where one of them reads so many numbers.
+
+    A path of level l takes 2^l times as long as one of level 0, and the last level has two pilots' worth of paths: in
+    blocks of 32 a few workers would have them all. Paths side by side share what they read, so that 8 by themselves
+    take 1.4 times as long, path for path, as 32, and one 4 times: hence only where that is worth it.
+    """
+    if level < FIRST_CUT or BLOCK_PATHS * work <= LONG_WORK:
+        return BLOCK_PATHS
+    return next((paths for paths in CUT_PATHS if paths * work <= LONG_WORK), CUT_PATHS[-1])
 
 
 @dataclass(frozen=True)
@@ -135,12 +149,16 @@ class Levels(Protocol):
         """Data items of one pair of paths in `contract`."""
         ...
 
+    def block_paths(self, level: int) -> int:
+        """Samples in each block of a level: a function of the level and of what its paths read, nothing else."""
+        ...
+
     def sample(self, level: int, block: int) -> LevelBlock:
-        """Samples block * 32 .. block * 32 + 31 of a level."""
+        """Samples n b .. n b + n - 1 of a level, n = block_paths(level)."""
         ...
 
     def differences(self, level: int, block: int) -> Floats:
-        """Delta_l of the same samples one by one, (32, observables)."""
+        """Delta_l of the same samples one by one, (n, observables)."""
         ...
 
     def contract(self, block: int, spread: float = 1.0) -> Floats:
@@ -179,7 +197,8 @@ class SampleLevel:
         return levels.sample(level, block)
 
     def record(self, kept_bytes: float, levels: Levels, level: int, block: int) -> BlockRecord:
-        return BlockRecord(("level", levels.identity, levels.seed, level, block), levels.pairs, kept_bytes)
+        key = "level", levels.identity, levels.seed, level, paths_of(levels, level, block)
+        return BlockRecord(key, levels.pairs, kept_bytes)
 
 
 @dataclass(frozen=True)
@@ -190,8 +209,9 @@ class SampleDifferences:
         return levels.differences(level, block)
 
     def record(self, kept_bytes: float, levels: Levels, level: int, block: int) -> ArrayRecord:
-        key = "differences", levels.identity, levels.seed, level, block
-        return ArrayRecord(key, BLOCK_PATHS * levels.evaluations(level))
+        paths = paths_of(levels, level, block)
+        key = "differences", levels.identity, levels.seed, level, paths
+        return ArrayRecord(key, len(paths) * levels.evaluations(level))
 
 
 @dataclass(frozen=True)
@@ -202,25 +222,32 @@ class SampleContraction:
         return levels.contract(block, *spread)
 
     def record(self, kept_bytes: float, levels: Levels, block: int, *spread: float) -> ArrayRecord:
-        key = "contraction", f"{levels.identity}, spread {list(spread)}", levels.seed, 0, block
+        paths = range(block * BLOCK_PATHS, (block + 1) * BLOCK_PATHS)
+        key = "contraction", f"{levels.identity}, spread {list(spread)}", levels.seed, 0, paths
         return ArrayRecord(key, BLOCK_PATHS * levels.contraction_evaluations())
 
 
 sample_level, sample_differences, sample_contraction = SampleLevel(), SampleDifferences(), SampleContraction()
 
-Key = tuple[str, str, int, int, int]
+Key = tuple[str, str, int, int, range]
+
+
+def paths_of(levels: Levels, level: int, block: int) -> range:
+    """The numbers of a block's paths."""
+    paths = levels.block_paths(level)
+    return range(block * paths, (block + 1) * paths)
 
 
 @dataclass(frozen=True)
 class ArrayRecord:
-    """An array of numbers by path: kind, configuration, seed, level and block; and what it cost."""
+    """An array of numbers by path: kind, configuration, seed, level and paths; and what it cost."""
 
     key: Key
     evaluations: int
 
     def find(self, book: Book) -> np.ndarray | None:
         content = book.find(*self.key)
-        return None if content is None else np.frombuffer(content, np.float64).reshape(BLOCK_PATHS, -1).copy()
+        return None if content is None else np.frombuffer(content, np.float64).reshape(len(self.key[-1]), -1).copy()
 
     def write(self, book: Book, values: np.ndarray) -> None:
         book.add(*self.key, self.evaluations, np.ascontiguousarray(values, np.float64).tobytes())
@@ -245,8 +272,9 @@ class BlockRecord:
 _HEAD = struct.Struct("<9q2d")
 
 
-def write_block(block: LevelBlock, kept_bytes: float, number: int) -> bytes:
+def write_block(block: LevelBlock, kept_bytes: float, paths: range) -> bytes:
     """All numbers of a block, as they are; of where its paths ended, only what a run would keep."""
+    number = paths.start // len(paths)
     shape = (0, 0, 0, 0) if block.points is None else block.points.shape
     keeps = block.points is not None and number * block.points.nbytes < kept_bytes
     counts = len(block.delta.mean), len(block.delta.cosum), *shape, keeps, block.nonfinite, block.evaluations
@@ -256,8 +284,9 @@ def write_block(block: LevelBlock, kept_bytes: float, number: int) -> bytes:
     return head + b"".join(part.tobytes() for part in parts) + tail
 
 
-def read_block(content: bytes, pairs: Pairs, kept_bytes: float, number: int) -> LevelBlock | None:
+def read_block(content: bytes, pairs: Pairs, kept_bytes: float, paths: range) -> LevelBlock | None:
     """What `write_block` was given; None where ends of paths are wanted that were left out."""
+    number = paths.start // len(paths)
     size, paired, *shape, kept, nonfinite, evaluations, farthest, strained = _HEAD.unpack_from(content)
     if not kept and prod(shape) and number * 4 * prod(shape) < kept_bytes:
         return None
@@ -268,9 +297,9 @@ def read_block(content: bytes, pairs: Pairs, kept_bytes: float, number: int) -> 
     if kept:
         points = np.frombuffer(content, np.float32, prod(shape), _HEAD.size + 8 * sum(widths)).reshape(shape).copy()
     return LevelBlock(
-        delta=_moments(delta, size, pairs),
-        fine=_moments(fine, size, ()),
-        coarse=_moments(coarse, size, ()),
+        delta=_moments(len(paths), delta, size, pairs),
+        fine=_moments(len(paths), fine, size, ()),
+        coarse=_moments(len(paths), coarse, size, ()),
         nonfinite=nonfinite,
         farthest=farthest,
         strained=strained,
@@ -283,6 +312,6 @@ def _arrays(moments: Moments) -> list[np.ndarray]:
     return [moments.mean, moments.sum2, moments.sum3, moments.sum4, moments.cosum]
 
 
-def _moments(numbers: np.ndarray, size: int, pairs: Pairs) -> Moments:
+def _moments(count: int, numbers: np.ndarray, size: int, pairs: Pairs) -> Moments:
     mean, sum2, sum3, sum4, cosum = np.split(numbers, [size, 2 * size, 3 * size, 4 * size])
-    return Moments(BLOCK_PATHS, mean, sum2, sum3, sum4, pairs, cosum)
+    return Moments(count, mean, sum2, sum3, sum4, pairs, cosum)

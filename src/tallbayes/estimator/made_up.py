@@ -44,6 +44,10 @@ def whole(window: float) -> float:
     return 1.0
 
 
+def always(level: int) -> int:
+    return BLOCK_PATHS
+
+
 def doubled(level: int) -> int:
     return int(2**level)
 
@@ -60,7 +64,7 @@ class MadeUp:
     Functions of (h_0, n) are what means and variances are multiplied by, the share of strained steps, the number of
     paths that are not finite, and the rate of contraction; of a window's length, what it leaves of a variance. `cost`
     is by level, or None to count steps. Where the batch is `fixed`, no other can be chosen. `control` is what a control
-    leaves of the variance, where there is one.
+    leaves of the variance, where there is one; `paths` is how many samples a block of a level has.
     """
 
     seed: int = 0
@@ -83,6 +87,7 @@ class MadeUp:
     stream: Stream = Stream.LEVEL
     control: float | None = None
     motion: Motion = Motion()
+    paths: Callable[[int], int] = always
 
     @property
     def dimension(self) -> int:
@@ -126,6 +131,9 @@ class MadeUp:
     def contraction_evaluations(self) -> int:
         return 2 * 3 * self.ladder.added_steps * self.batch_size if self.cost is None else 1
 
+    def block_paths(self, level: int) -> int:
+        return self.paths(level)
+
     def differences(self, level: int, block: int) -> Floats:
         return self._drawn(level, block)[0]
 
@@ -133,10 +141,10 @@ class MadeUp:
         delta, fine, coarse = self._drawn(level, block)
         sides = Moments.of(delta), Moments.of(fine), Moments.of(coarse)
         trouble = int(self.nonfinite(*self._pair)), 1.0, self.strained(*self._pair)
-        return LevelBlock(*sides, *trouble, BLOCK_PATHS * self.evaluations(level))
+        return LevelBlock(*sides, *trouble, len(delta) * self.evaluations(level))
 
     def _drawn(self, level: int, block: int) -> tuple[Floats, Floats, Floats]:
-        rng, shape = np.random.default_rng([self.seed, int(self.stream), level, block]), (BLOCK_PATHS, 1)
+        rng, shape = np.random.default_rng([self.seed, int(self.stream), level, block]), (self.paths(level), 1)
         below = sum(self.mean(l) for l in range(level))
         fine = rng.normal(size=shape) + below + self.mean(level)
         left = self.averaged(self.ladder.window_steps * self.ladder.first_step)

@@ -38,8 +38,7 @@ from tallbayes.progress import SAMPLING
 from tallbayes.watch import OutOfTime, aside, begin, look
 from tallbayes.workers.executors import capacity_of, in_order
 
-PILOT_BLOCKS = 4
-FIRST_PILOT_BLOCK = 1 << 16
+PILOT_SAMPLES, FIRST_PILOT = 128, 1 << 21
 PILOT_SEED = 0
 RANDOM_LEVELS = 13
 SLOWEST = 1.0
@@ -86,7 +85,7 @@ class RandomisedRun:
 def pilot_evaluations(problem: Levels, fixed_levels: int) -> int:
     """Row gradients of the pilots."""
     costs = [problem.evaluations(level) for level in range(fixed_levels + 2)]
-    return PILOT_BLOCKS * BLOCK_PATHS * sum(costs)
+    return PILOT_SAMPLES * sum(costs)
 
 
 def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
@@ -96,12 +95,14 @@ def prepare_randomised(run: Run, fixed_levels: int) -> RandomisedRun:
     begin("pilots", "of the levels that are drawn at random")
     pilots = []
     for level in range(fixed_levels + 2):
-        tasks = ((problem, level, FIRST_PILOT_BLOCK + block) for block in range(PILOT_BLOCKS))
+        paths = problem.block_paths(level)
+        first, count = FIRST_PILOT // paths, PILOT_SAMPLES // paths
+        tasks = ((problem, level, first + block) for block in range(count))
         blocks = list(in_order(run.executor, sample_level, tasks, 2 * capacity_of(run.executor)))
         run.evaluations += sum(block.evaluations for block in blocks)
         pilots.append(merge_all(block.delta for block in blocks))
     summary = summarise(run.estimands, pilots, run.laplace)
-    samples = np.full(len(pilots), PILOT_BLOCKS * BLOCK_PATHS, float)
+    samples = np.full(len(pilots), PILOT_SAMPLES, float)
     square = summary.variance + summary.mean**2
     exact = bool(np.all(square[1:] <= (ROUNDING * summary.scale) ** 2))
     beta = _decay(run, summary, samples)
@@ -222,7 +223,7 @@ def _sample(this: RandomisedRun, variance: Floats) -> Status | None:
         more, demand = 2 * have, 2 * demand
     # No number of paths makes up for a level whose error does not fall: a first look at them is enough.
     more = have if heavy else more
-    status = fill(run, whole_blocks(np.maximum(more, 2 * BLOCK_PATHS))) or trouble(run)
+    status = fill(run, whole_blocks(run, np.maximum(more, 2 * BLOCK_PATHS))) or trouble(run)
     if status is None and heavy:
         return Status.heavy_tails
     return status or _draw_tail(this, int(max(demand[-1], LEAST_DRAWS)))
@@ -242,11 +243,11 @@ def _draw_tail(this: RandomisedRun, target: int) -> Status | None:
         values = np.concatenate(list(_differences(run, tail, levels)))
         drawn = Moments.of(values, run.problem.pairs)
         counts = tail.counts + np.bincount(levels, minlength=len(tail.counts))
-        before = _blocks_of(tail.counts)
-        after = _blocks_of(counts)
+        paths = np.array([run.problem.block_paths(tail.first_level + k) for k in range(len(counts))])
+        before, after = (-(-each // paths) * paths for each in (tail.counts, counts))
         costs = [run.problem.evaluations(tail.first_level + k) for k in range(len(counts))]
         run.evaluations += int((counts - tail.counts) @ costs)
-        this.speculative += int(((after - before) * BLOCK_PATHS - (counts - tail.counts)) @ costs)
+        this.speculative += int((after - before - (counts - tail.counts)) @ costs)
         tail = replace(tail, counts=counts, drawn=drawn if tail.drawn is None else tail.drawn.merge(drawn))
         this.tail = tail
         if not np.all(np.isfinite(drawn.mean)):
@@ -254,19 +255,16 @@ def _draw_tail(this: RandomisedRun, target: int) -> Status | None:
     return None
 
 
-def _blocks_of(counts: np.ndarray) -> np.ndarray:
-    return -(-counts // BLOCK_PATHS)
-
-
 def _differences(run: Run, tail: Tail, levels: np.ndarray) -> Iterator[np.ndarray]:
     """Delta_L / p_L of the new draws, level by level; a level's paths are used in their order."""
     for k in np.unique(levels):
         first = int(tail.counts[k])
         last = first + int(np.sum(levels == k))
-        blocks = range(first // BLOCK_PATHS, -(-last // BLOCK_PATHS))
+        paths = run.problem.block_paths(tail.first_level + int(k))
+        blocks = range(first // paths, -(-last // paths))
         tasks = ((run.problem, tail.first_level + int(k), block) for block in blocks)
         values = np.concatenate(list(in_order(run.executor, sample_differences, tasks, 2 * capacity_of(run.executor))))
-        begin = blocks.start * BLOCK_PATHS
+        begin = blocks.start * paths
         yield values[first - begin : last - begin] / tail.probabilities[k]
 
 

@@ -25,7 +25,7 @@ from tallbayes.estimator.allocation import (
 from tallbayes.estimator.decisions import Decisions, Unrecorded
 from tallbayes.estimator.estimands import Estimands, GaussianLevel, Summary, plain_variance, summarise
 from tallbayes.estimator.estimates import Status, t_quantile
-from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Levels
+from tallbayes.estimator.levels import LevelBlock, Levels
 from tallbayes.estimator.rates import FARTHEST, Contraction, consistency, consistency_freedom
 from tallbayes.estimator.tails import Tails, eased
 from tallbayes.estimator.tuning import variance_floor
@@ -101,7 +101,7 @@ class LevelState:
             )
 
     def _points_with(self, block: LevelBlock, kept_bytes: float) -> tuple[Floats, ...]:
-        if block.points is None or len(self.points) * BLOCK_PATHS < self.samples:
+        if block.points is None or len(self.points) * block.delta.count < self.samples:
             return self.points
         return (*self.points, block.points) if len(self.points) * block.points.nbytes < kept_bytes else self.points
 
@@ -156,6 +156,10 @@ class Run:
     @property
     def costs(self) -> Floats:
         return np.array([self.problem.evaluations(l) for l in range(len(self.levels))], float)
+
+    def block_paths(self, num_levels: int) -> np.ndarray:
+        """Samples in a block of each of the first levels."""
+        return np.array([self.problem.block_paths(level) for level in range(num_levels)])
 
     @property
     def rho(self) -> float:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands, resolve_tolerances
 from tallbayes.estimator.ladder import Ladder
-from tallbayes.estimator.levels import BLOCK_PATHS, sample_level
+from tallbayes.estimator.levels import sample_level
 from tallbayes.estimator.run import Budget, Run
 from tallbayes.experiments.problem import PaperRows, batch_size
 from tallbayes.model import families
@@ -69,7 +69,7 @@ def sample_levels(this: Subject, levels: list[int], paths: int) -> list[Moments]
                 for block in in_order(
                     executor,
                     sample_level,
-                    ((this.problem, level, k) for k in range(-(-paths // BLOCK_PATHS))),
+                    ((this.problem, level, k) for k in range(-(-paths // this.problem.block_paths(level)))),
                     ahead=16,
                 )
             )

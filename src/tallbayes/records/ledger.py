@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import LedgerError, explain
-from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.records.values import from_bytes, to_bytes
 
 FORMAT = "tallbayes ledger 2"
@@ -68,17 +67,19 @@ class Ledger:
         known = self._one("SELECT value FROM meta WHERE name = 'fingerprint'")
         return None if known is None else json.loads(known[0])
 
-    def find(self, task: str, config: str, seed: int, level: int, block: int) -> bytes | None:
-        """What is on record of a block."""
-        key = task, self._config(config), str(seed), level, block * BLOCK_PATHS
-        query = "SELECT content FROM blocks WHERE task = ? AND config = ? AND seed = ? AND level = ? AND first_path = ?"
+    def find(self, task: str, config: str, seed: int, level: int, paths: range) -> bytes | None:
+        """What is on record of a block of these paths."""
+        key = task, self._config(config), str(seed), level, paths.start, paths.stop - 1
+        query = (
+            "SELECT content FROM blocks WHERE task = ? AND config = ? AND seed = ? AND level = ? AND first_path = ? "
+            "AND last_path = ?"
+        )
         found = self._one(query, *key)
         return None if found is None else bytes(found[0])
 
-    def add(self, task: str, config: str, seed: int, level: int, block: int, items: int, content: bytes) -> None:
+    def add(self, task: str, config: str, seed: int, level: int, paths: range, items: int, content: bytes) -> None:
         """Put a block on record; one that is there already is the same."""
-        first = block * BLOCK_PATHS
-        key = task, self._config(config), str(seed), level, first, first + BLOCK_PATHS - 1, items
+        key = task, self._config(config), str(seed), level, paths.start, paths.stop - 1, items
         check = checksum(config, *key[:1], *key[2:], content)
         self._do("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *key, check, content)
 
@@ -120,7 +121,7 @@ class Ledger:
 
     def _take(self, other: Path, config: str, task: str, seed: str, level: int, first: int, *rest: Any) -> None:
         last, items, check, content = rest
-        mine = self.find(task, config, int(seed), level, first // BLOCK_PATHS)
+        mine = self.find(task, config, int(seed), level, range(first, last + 1))
         if mine is not None and mine != bytes(content):
             hint = "machines whose compilers agree: the same jaxlib, and XLA_FLAGS=--xla_cpu_max_isa=AVX2 on all"
             where = f"{task}, level {level}, paths {first} to {last} of seed {seed}"

@@ -18,7 +18,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.sums import Curvature
 from tallbayes.estimator.ladder import Ladder, Motion
-from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream
+from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, Pairs, Stream, paths_of_blocks
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.moments import Floats, Moments
 from tallbayes.programs.compilation import compiled
@@ -154,6 +154,10 @@ class Problem:
         """Data items of one pair of paths in `sample_contraction`."""
         return 2 * 3 * self.ladder.added_steps * self.rows_per_gradient
 
+    def block_paths(self, level: int) -> int:
+        coarse, rows = self.plan.coupling.num_coarse, self.rows_per_gradient + self.step_overhead
+        return paths_of_blocks(level, float(self.ladder.path_steps(level, coarse)) * rows * self.dimension)
+
     @property
     def largest_batch(self) -> int:
         """A batch that is all rows."""
@@ -207,10 +211,10 @@ class Problem:
                 delta=Moments.of(delta, self.pairs),
                 fine=Moments.of(fine),
                 coarse=Moments.of(coarse),
-                nonfinite=int(BLOCK_PATHS - finite.sum()),
+                nonfinite=int(len(finite) - finite.sum()),
                 farthest=float(np.sqrt(np.max(distance, initial=0.0))) if finite.all() else np.inf,
                 strained=float(strained.mean()),
-                evaluations=BLOCK_PATHS * self.evaluations(level),
+                evaluations=len(finite) * self.evaluations(level),
                 points=points.astype(np.float32),
             )
 
@@ -225,7 +229,7 @@ class Problem:
             solo_stops=np.int32(1),
             joint_stops=np.int32(0),
         )
-        points = _run_level(self, schedule, level, block)[5]
+        points = _run_level(self, schedule, level, _paths(block, BLOCK_PATHS))[5]
         return points[:, 0, 0]
 
     def differences(self, level: int, block: int) -> Floats:
@@ -299,7 +303,7 @@ def compile_ahead(plan: Plan, table: Table, curvature: Curvature) -> list[Callab
 
 def _no_steps_level(problem: Problem) -> None:
     nothing = schedule_of(problem, 0)._replace(solo_steps=np.int32(0), joint_steps=np.int32(0))
-    _run_level(problem, nothing, 0, 0)
+    _run_level(problem, nothing, 0, _paths(0, BLOCK_PATHS))
 
 
 def _no_steps_contraction(problem: Problem) -> None:
@@ -309,7 +313,7 @@ def _no_steps_contraction(problem: Problem) -> None:
 def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -> Floats:
     with jax.enable_x64(True):
         coefficients = _coefficients(problem, problem.ladder.first_step)
-        width, labels = np.asarray(spread, problem.plan.dtype), (int(Stream.CONTRACTION), _paths_of(block))
+        width, labels = np.asarray(spread, problem.plan.dtype), (int(Stream.CONTRACTION), _paths(block, BLOCK_PATHS))
         words = phase_words(problem.seed, *labels, phases=PHASES_OF_A_PAIR)
         arguments = np.int32(stride), coefficients, width, words
         # Pairs need no control: one program for both.
@@ -329,12 +333,12 @@ def _is_light(problem: Problem, stride: int) -> bool:
 
 
 def _sample(problem: Problem, level: int, block: int) -> list[Floats]:
-    return _run_level(problem, schedule_of(problem, level), level, block)
+    return _run_level(problem, schedule_of(problem, level), level, _paths(block, problem.block_paths(level)))
 
 
-def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> list[Floats]:
+def _run_level(problem: Problem, schedule: Schedule, level: int, paths: np.ndarray) -> list[Floats]:
     with jax.enable_x64(True):
-        words = phase_words(problem.seed, int(problem.stream), level, _paths_of(block), phases=PHASES)
+        words = phase_words(problem.seed, int(problem.stream), level, paths, phases=PHASES)
         ends = compiled(_level_block)(problem.plan, problem.inputs, schedule, words)
         stops = int(schedule.joint_stops or schedule.solo_stops)
         ends = ends._replace(points=np.asarray(ends.points)[:, :stops])
@@ -344,7 +348,7 @@ def _run_level(problem: Problem, schedule: Schedule, level: int, block: int) -> 
 def program_digest(problem: Problem) -> str:
     """Of the lowered text of the program of a level: what its parts compute, whatever they are called."""
     with jax.enable_x64(True):
-        words = phase_words(0, int(Stream.LEVEL), 0, _paths_of(0), phases=PHASES)
+        words = phase_words(0, int(Stream.LEVEL), 0, _paths(0, BLOCK_PATHS), phases=PHASES)
         arguments = problem.plan, problem.inputs, schedule_of(problem, 0), words
         return sha256(compiled(_level_block).jitted.lower(*arguments).as_text().encode()).hexdigest()[:16]
 
@@ -370,9 +374,9 @@ def _coefficients(problem: Problem, step: float) -> np.ndarray:
     return problem.plan.dynamics.coefficients(step).astype(problem.plan.dtype)
 
 
-def _paths_of(block: int) -> np.ndarray:
+def _paths(block: int, count: int) -> np.ndarray:
     """The numbers of its paths."""
-    return np.uint32(block * BLOCK_PATHS) + np.arange(BLOCK_PATHS, dtype=np.uint32)
+    return np.uint32(block * count) + np.arange(count, dtype=np.uint32)
 
 
 def _level_block(plan: Plan, inputs: Inputs, schedule: Schedule, words: Any) -> PathEnd:

@@ -1,7 +1,7 @@
 """The dispatcher: blocks are issued in one order, arrive in any, and are handed over in the order of their index.
 
     handed over   level l's blocks 0, 1, 2, ... without a gap, whoever finished first
-    issued        what is late once more, what is wanted, copies of what is awaited, what is likely to be wanted next
+    issued        what is late once more, what is wanted, what is likely to be wanted next, copies of what is awaited
 
 Copies of a block are equal to the bit, so the first to arrive counts. Where blocks run elsewhere, on machines of all
 speeds, the longest are issued first and no place stays empty. Threads of this process share its cores: a second copy,
@@ -51,8 +51,9 @@ def first_arrival(arrivals: Arrivals, seconds: float) -> Future[Any] | None:
 class Dispatcher:
     """Blocks of one problem on one executor, for as long as rounds ask for more of them.
 
-    `task(problem, level, index)` is what runs, `price(level)` the row gradients it takes. `wait` and `clock` are those
-    of this world, unless a simulation has others; a block is `late` after so many times what others of its level took.
+    `task(problem, level, index)` is what runs, `price(level)` the row gradients it takes, `first_look(level)` how many
+    blocks say the first that is known of a level. `wait` and `clock` are those of this world, unless a simulation has
+    others; a block is `late` after so many times what others of its level took.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class Dispatcher:
         problem: Any,
         price: Callable[[int], int],
         *,
+        first_look: Callable[[int], int] = lambda level: FIRST_LOOK,
         late: float = LATE,
         wait: Callable[[Arrivals, float], Future[Any] | None] = first_arrival,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._executor, self._task, self._problem, self._price = executor, task, problem, price
+        self._first_look = first_look
         self._elsewhere, self._several = runs_elsewhere(executor), carries_several(executor)
         self._late, self._wait, self._clock = late, wait, clock
         self._arrivals: Arrivals = SimpleQueue()
@@ -201,12 +204,11 @@ class Dispatcher:
                 # What waits beside a busy worker is only what is wanted: the rest would be in its way.
                 if self._elsewhere and len(self._journeys) >= capacity_of(self._executor):
                     return
-                late = self._awaited_block()
+                level = self._likely_level(likely)
+                late = self._awaited_block() if level is None else None
             if late is not None:
                 self._submit(late[0], range(late[1], late[1] + 1))
                 continue
-            if level is None:
-                level = self._likely_level(likely)
             if level is None:
                 return
             line = self._lines[level]
@@ -241,7 +243,7 @@ class Dispatcher:
     def _likely_level(self, likely: Sequence[float]) -> int | None:
         """The level whose next block is likeliest to be wanted."""
         ahead = [level for level in range(len(likely)) if not self._lines[level].known_ahead]
-        ranks = {level: rank(self._lines[level].issued, likely[level]) for level in ahead}
+        ranks = {level: rank(self._lines[level].issued, likely[level], self._first_look(level)) for level in ahead}
         best = min(ahead, key=ranks.__getitem__, default=None)
         return None if best is None or ranks[best] == np.inf else best
 
@@ -344,7 +346,7 @@ def doubt(blocks: int) -> float:
     return DOUBT / blocks**0.5 if blocks else 1.0
 
 
-def rank(index: int, likely: float) -> float:
+def rank(index: int, likely: float, first_look: int = FIRST_LOOK) -> float:
     """How far a block is down a level of so many: the smaller, the sooner it will be wanted; beyond the end, never.
 
     Nothing is known of a level without its first look, which comes before all else.
@@ -352,6 +354,6 @@ def rank(index: int, likely: float) -> float:
     >>> rank(1, 100.0), rank(49, 100.0), rank(2, 0.0)
     (0.0, 0.5, inf)
     """
-    if index < FIRST_LOOK:
+    if index < first_look:
         return 0.0
     return (index + 1) / likely if index < likely else np.inf
