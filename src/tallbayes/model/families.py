@@ -30,6 +30,7 @@ from tallbayes.model.parts.making import (
     Given,
     Scale,
     family_model,
+    require_columns,
     require_positive,
     with_extras_of,
 )
@@ -56,15 +57,21 @@ def linear(
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
     priors: Given = None,
+    noise_columns: int = 0,
 ) -> Model:
     """Linear regression: y ~ N(eta, noise_scale^2); noise_scale=None is unknown, half-normal a priori.
 
+    Of the last `noise_columns` of x the log of the noise scale is a linear function, and the mean is not: log sigma =
+    log_noise_scale + z . gamma, gamma the last coefficients, and log_noise_scale ~ N(0, noise_prior_scale^2).
+
     >>> known, unknown = linear(noise_scale=0.5), linear(noise_prior_scale=2.0)
+    >>> of_its_own = linear(noise_columns=1, intercept_scale=10.0)  # rows of x are (x_1, ..., x_d, z)
     """
+    beside = require_columns("noise_columns", noise_columns, noise_scale)
     if noise_scale is None:
-        unknown = densities.linear_unknown
+        unknown, scale = densities.linear_unknown, noise_prior_scale
         return with_extras_of(
-            "linear", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+            "linear", unknown, prior_scale, intercept_scale, noise_scale=scale, priors=priors, beside=beside
         )
     known = require_positive("noise_scale", noise_scale)
     density = partial(densities.linear, known)
@@ -78,13 +85,18 @@ def student_t(
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
     priors: Given = None,
+    noise_columns: int = 0,
 ) -> Model:
-    """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
+    """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom.
+
+    `noise_columns` are as in `linear`.
+    """
     freedom = require_positive("degrees_of_freedom", degrees_of_freedom)
+    beside = require_columns("noise_columns", noise_columns, noise_scale)
     if noise_scale is None:
-        unknown = partial(densities.student_t_unknown, freedom)
+        unknown, scale = partial(densities.student_t_unknown, freedom), noise_prior_scale
         model = with_extras_of(
-            "student_t", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+            "student_t", unknown, prior_scale, intercept_scale, noise_scale=scale, priors=priors, beside=beside
         )
         return replace(model, noise=Noise("student_t", None, freedom))
     known = require_positive("noise_scale", noise_scale)
