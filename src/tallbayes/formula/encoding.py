@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.coding import Coding, IndexedTerm, SmoothColumns, evaluate_response
+from tallbayes.formula.coding import Coding, IndexedTerm, SmoothColumns
+from tallbayes.formula.evaluation import evaluate_response
 from tallbayes.formula.expressions import read_expression, read_side
 from tallbayes.formula.groups.design import GroupDesign, GroupEncoding
 from tallbayes.formula.groups.levels import GroupLevels
