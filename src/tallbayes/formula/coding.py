@@ -12,7 +12,7 @@ else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,11 +65,20 @@ class SmoothColumns:
 
 
 @dataclass(frozen=True)
+class SecondCoding:
+    """The columns of a second formula, and the name of the parameter that it is of."""
+
+    name: str
+    coding: Coding
+
+
+@dataclass(frozen=True)
 class Coding:
     """The columns a formula makes: their names, the kind of every table column read, levels by category, states.
 
     `indexed` are the terms whose columns are never written down; `of_categories` the places of all columns that a
-    category has a part in; `smooths` tell of those that share a scale.
+    category has a part in; `smooths` tell of those that share a scale. The last columns are those of a `second`
+    formula.
     """
 
     right: str
@@ -81,6 +90,22 @@ class Coding:
     indexed: tuple[IndexedTerm, ...] = ()
     of_categories: tuple[int, ...] = ()
     smooths: tuple[SmoothColumns, ...] = ()
+    second: SecondCoding | None = None
+
+    @property
+    def beside(self) -> int:
+        """How many columns are those of the second formula."""
+        return 0 if self.second is None else len(self.second.coding.names)
+
+    @property
+    def parts(self) -> tuple[Coding, ...]:
+        """The codings of both formulas, by the names that the columns have here."""
+        if self.second is None:
+            return (self,)
+        width = len(self.names) - self.beside
+        own = tuple(place for place in self.of_categories if place < width)
+        first = replace(self, names=self.names[:width], of_categories=own, second=None)
+        return first, replace(self.second.coding, names=self.names[width:])
 
     @property
     def of_smooths(self) -> tuple[int, ...]:
@@ -101,7 +126,7 @@ class Coding:
     def blocks(self, table: Any) -> Iterator[tuple[int, Block]]:
         """The first row and the columns of each block; what is not finite is left to the caller."""
         dense = self.dense
-        spec = self._dense_specification(table) if dense else None
+        spec = self._dense_specification(table) if len(dense) > self.beside else None
         rows = int(np.clip(BLOCK_BYTES // (8 * (len(dense) + 1)), 1, BLOCK_ROWS))
         for start in range(0, table.num_rows, rows):
             part = table.slice(start, rows)
@@ -111,8 +136,11 @@ class Coding:
             if spec is not None:
                 matrix = matrix_of(spec, part)
                 spec = matrix.model_spec
-                self._require_names(dense, tuple(spec.column_names))
+                self._require_names(dense[: len(dense) - self.beside], tuple(spec.column_names))
                 numbers = np.asarray(matrix)[:, self.intercept :]
+            if self.second is not None:
+                beside = [block.x for _, block in self.second.coding.blocks(part)]
+                numbers = np.hstack([numbers, np.concatenate(beside)])
             for first in range(0, len(numbers), PIECE_ROWS):
                 piece = slice(first, first + PIECE_ROWS)
                 yield start + first, Block(np.ascontiguousarray(numbers[piece], np.float64), codes[piece])
@@ -167,11 +195,15 @@ class Coding:
             # Text that an expression makes is left to formulaic.
             if numbers.shape[1] == 1:
                 found[name] = ~np.isin(numbers[:, 0], levels)
-        return {name: rows for name, rows in found.items() if rows.any()}
+        beside = {} if self.second is None else self.second.coding.unknown_rows(table)
+        return beside | {name: rows for name, rows in found.items() if rows.any()}
 
     def known_categories(self, name: str) -> str:
         """The first of those of a column or of an expression within C(), in words."""
-        return ", ".join(map(repr, self._labels()[name][:20]))
+        labels = self._labels()
+        if name not in labels and self.second is not None:
+            return self.second.coding.known_categories(name)
+        return ", ".join(map(repr, labels[name][:20]))
 
     def _labels(self) -> dict[str, tuple[Any, ...]]:
         """Levels by the column, or by the expression within C()."""
@@ -193,6 +225,8 @@ class Coding:
     def require_known(self, table: Any) -> None:
         """Refuse columns of another kind, and categories that were not there before."""
         self.require_kinds(table)
+        if self.second is not None:
+            self.second.coding.require_known(table)
         for factor, levels in self.categories.items():
             column = read_expression(factor, tuple(self.kinds)).category
             if column is None:

@@ -52,6 +52,11 @@ class Extra(NamedTuple):
         """The intercept of that, which takes its place."""
         return self._replace(name=f"log_{self.name}", space="real", prior=ExtraLaw("normal"))
 
+    @property
+    def reported(self) -> str:
+        """The name that a formula's result has for it."""
+        return f"{self.formula_name}:Intercept" if self.space == "real" else self.name
+
 
 class Family(NamedTuple):
     """What is known of a regression by its name.
@@ -109,7 +114,11 @@ PRECISION = Extra(
     "precision", prior=ExtraLaw("log-normal", 2.0, 2.0), words="variance of y = mean (1 - mean) / (1 + precision)"
 )
 CUTS = Extra(
-    "cut_points", "ordered", ExtraLaw("ordered normal", 0.0, 10.0), "P(y <= k) = F(cut point k - linear predictor)", size=0
+    "cut_points",
+    "ordered",
+    ExtraLaw("ordered normal", 0.0, 10.0),
+    "P(y <= k) = F(cut point k - linear predictor)",
+    size=0,
 )
 INFLATION = Extra("zero_inflation", "chance", ExtraLaw("uniform"), "chance of a zero that is no count")
 HURDLE = Extra("zero_share", "chance", ExtraLaw("uniform"), "chance of a zero; other counts are truncated at 0")
@@ -123,9 +132,7 @@ CATALOGUE = {
             "logistic", "Logistic regression", "binary", "logit", ratio="odds ratio", reads=("trials",), shrinks=True
         ),
         Family("probit", "Probit regression", "binary", "probit", reads=("trials",), shrinks=True),
-        Family(
-            "linear", "Linear regression", "real", "identity", extras=(NOISE,), shrinks=True, distributional=True
-        ),
+        Family("linear", "Linear regression", "real", "identity", extras=(NOISE,), shrinks=True, distributional=True),
         Family(
             "student_t",
             "Linear regression with Student-t noise",

@@ -18,7 +18,6 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.model.catalogue import Family
-from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
 from tallbayes.model.parts.laws import LAWS
@@ -114,7 +113,7 @@ def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     regression, family = result.regression, family_of(result)
     if regression is not None and family is not None:
         _require_counts(family, ks)
-        layout = Layout(regression.heads, regression.intercept, regression.extras)
+        layout = regression.layout
         return FamilyResponse(Wanted(family.name, ks, excess_width(result)), layout)
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"

@@ -49,10 +49,10 @@ class PlainTerms(NamedTuple):
 class PlainRegression:
     """A family with its rows, as arrays of NumPy.
 
-    `design` has a column for every coefficient of a head, and ones for its intercept; `moving` are the columns that move
-    the last extra, whose coefficients are the last. `scales` are those of the Gaussian priors, one a parameter; of
-    `extras`, which come last, their own laws hold. Of priors of coefficients that were `stated` scales are about how
-    wide these are.
+    `design` has a column for every coefficient of a head, and ones for its intercept; `moving` are the columns that
+    move the last extra, whose coefficients are the last. `scales` are those of the Gaussian priors, one a parameter;
+    of `extras`, which come last, their own laws hold. Of priors of coefficients that were `stated` scales are about
+    how wide these are.
     """
 
     density: Callable[..., Any]

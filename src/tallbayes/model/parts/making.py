@@ -132,7 +132,9 @@ def family_model(
             raise ModelError(explain(f"a family of one linear predictor under {shrinkage}", f"family {name!r}", hint))
         if beside:
             hint = "normal priors of the coefficients"
-            raise ModelError(explain("one linear predictor under a shrinkage prior", "one of the noise scale too", hint))
+            raise ModelError(
+                explain("one linear predictor under a shrinkage prior", "one of the noise scale too", hint)
+            )
         scales["coefficients"] = scale = np.inf
     stated: Priors | None = None
     words: tuple[tuple[str, str], ...] = ()
