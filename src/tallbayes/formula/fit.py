@@ -151,7 +151,7 @@ def one_table(data: Any, table: Any) -> Any:
     return table if data is None else data
 
 
-def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design:
+def _design(formula: Any, table: Any, asked: dict[str, Any]) -> Design:
     begin("reading the table")
     source = open_source(table)
     begin("reading the table", source.label)
@@ -165,7 +165,7 @@ def _announced(load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
 
 
 def _fit_again(
-    formula: str,
+    formula: str | Sequence[str],
     table: Any,
     family: Any,
     own: dict[str, Any],

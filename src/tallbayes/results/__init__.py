@@ -1,6 +1,7 @@
 """Results: what a run hands over, and what people ask of it.
 
 parts          what a result is made of: levels, rates, cost, regression, factors of groups, other modes
+questions      what a result is asked, each with an example
 result         `Result`
 fitted         the rows of a fit, for what is asked of all of them
 terms          what the names of coefficients say, and which of them stand alone

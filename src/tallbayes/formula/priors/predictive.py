@@ -264,7 +264,7 @@ class _Responses:
         parts = self.model.parts
         assert parts is not None
         width = parts.density.width if isinstance(parts.density, OfExcess) else None
-        own = theta[parts.extras[0].name] if parts.extras else known
+        own: Any = theta[parts.extras[0].name] if parts.extras else known
         nothing: Any = None
         given = facts, nothing, self.layout, None
         if self.layout.beside:
