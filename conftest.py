@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-SHARING = "results/questions/", "results/result.py"
+SHARING = (
+    "results/questions/",
+    "results/result.py",
+    "results/result_file.py",
+    "estimator/estimates.py",
+    "evidence/evidence.py",
+    "leave_one_out/ranking.py",
+    "rows/ingest.py",
+    "rows/on_disk.py",
+    "rows/writing.py",
+)
 
 
 @pytest.fixture(scope="session")

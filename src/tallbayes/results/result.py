@@ -35,7 +35,6 @@ from tallbayes.results.questions.showing import Shown
 from tallbayes.workers.executors import Executor
 
 if TYPE_CHECKING:
-
     from tallbayes.results.fitted import FitTable, Fitted
     from tallbayes.results.groups.effects import Effects, EffectSource
     from tallbayes.results.groups.partition import VariancePartition
