@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError, ModelError
@@ -69,7 +70,8 @@ def exact(stated: bool) -> dict[str, Any]:
     sds = {
         name: float(np.sqrt((weight * (each - means[name]) ** 2).sum() / weight_sum)) for name, each in values.items()
     }
-    left_out = [-np.log((weight * np.exp(-row)).sum() / weight_sum) for row in rows]
+    logs = total - total.max() - np.log(weight_sum)
+    left_out = [-logsumexp(logs - row) for row in rows]
     elpd = float(sum(left_out)) - COUNT * (np.log(2 * np.pi) / 2 + np.log(unit))
     evidence = float(total.max() + np.log(weight_sum * cell))
     return {"mean": means, "sd": sds, "evidence": evidence, "elpd": elpd}

@@ -1,7 +1,6 @@
 """The formula door: from a formula and a table to a result in the table's own units.
 
 expressions     formulas as text: two sides, and nothing but functions of a row in them
-evaluation      what formulaic makes of terms, some rows at a time
 coding          the columns that the terms make, learnt from all rows and applied block by block
 functions       what formulas know beside formulaic's own, by the names of other packages
 smooths         s(x): curves whose smoothness is learnt

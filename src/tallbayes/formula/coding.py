@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.evaluation import evaluate_expression, matrix_of, specification_of, terms_of
 from tallbayes.formula.expressions import SMOOTH, STATEFUL, read_expression
+from tallbayes.formula.functions.evaluation import evaluate_expression, matrix_of, specification_of, terms_of
 from tallbayes.formula.functions.names import INDEXED_LIMIT
 from tallbayes.formula.smooths.basis import LINEAR, is_smooth
 from tallbayes.formula.transforms import calls_of

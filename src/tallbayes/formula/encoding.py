@@ -15,8 +15,8 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.formula.coding import Coding, IndexedTerm, SecondCoding, SmoothColumns
-from tallbayes.formula.evaluation import evaluate_response
 from tallbayes.formula.expressions import read_expression, read_side
+from tallbayes.formula.functions.evaluation import evaluate_response
 from tallbayes.formula.groups.design import GroupDesign, GroupEncoding
 from tallbayes.formula.groups.levels import GroupLevels
 from tallbayes.formula.groups.terms import GroupTerm

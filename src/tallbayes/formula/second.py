@@ -46,7 +46,8 @@ def split(formula: Any) -> tuple[Any, tuple[str, ...]]:
     if not isinstance(formula, str) or ";" not in formula:
         return formula, ()
     first, *others = (each.strip() for each in PIECE.findall(formula))
-    return first, tuple(each for each in others if each)
+    others = [each for each in others if each]
+    return (first, tuple(others)) if all("~" in each for each in others) else (formula, ())
 
 
 def read_second(

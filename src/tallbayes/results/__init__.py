@@ -9,7 +9,7 @@ coefficients   mean, sd and interval of every parameter, each number with its er
 verdict        which numbers are as accurate as was asked, and which are not
 comparisons    ratios, and one thing against another
 groups         effects of groups, shares of variance, predictions and comparisons with groups
-smooths        fits with smooths: predictions, and theta of a place in R^d
+smooths        fits with smooths: predictions, scales and effective degrees of freedom
 curves         what a fit says of one column of numbers, point by point
 averages       average effects: what changing a column does to the mean response, over all rows
 powers         how far answers move with the power of the prior and of the likelihood

@@ -29,7 +29,7 @@ from tallbayes.results.fitted import excess_width, family_of, has_smooths, kept_
 from tallbayes.results.groups.predictions import mixed_stream, own_stream
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import smooth_stream
+from tallbayes.results.smooths.predictions import smooth_stream
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.columns import one_line, require
 from tallbayes.rows.formats import WRITERS

@@ -31,7 +31,7 @@ from tallbayes.results.parts import (
 from tallbayes.results.questions.fits import FitQuestions
 from tallbayes.results.questions.parameters import ParameterQuestions
 from tallbayes.results.questions.rows import RowQuestions
-from tallbayes.results.questions.showing import Shown
+from tallbayes.results.questions.showing import Showing
 from tallbayes.workers.executors import Executor
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Result(ParameterQuestions, RowQuestions, FitQuestions, Shown):
+class Result(ParameterQuestions, RowQuestions, FitQuestions, Showing):
     """What `estimate` returns; see the fields' own descriptions, or print it.
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the

@@ -27,7 +27,7 @@ from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
 from tallbayes.results.fitted import excess_width, has_smooths, require_law
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import FamilyTheta
+from tallbayes.results.smooths.predictions import FamilyTheta
 
 # Of a mean, beyond which no count is drawn.
 MOST_MEAN = 1e15

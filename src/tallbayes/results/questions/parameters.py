@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tallbayes.results.draws.drawn import PosteriorDraws
     from tallbayes.results.groups.effects import Effects
     from tallbayes.results.groups.partition import VariancePartition
+    from tallbayes.results.smooths.smoothness import Smoothness
 
 
 class ParameterQuestions:
@@ -70,6 +71,18 @@ class ParameterQuestions:
         from tallbayes.results.curves import curve
 
         return curve(self, column, points, against, probability)
+
+    def smooths(self: Any) -> tuple[Smoothness, ...]:
+        """Of every s(x) of the formula the scale that was learnt, the sd of the curve about its straight line, and its
+        effective degrees of freedom: the trace of its part of (I + P)^-1 I, 1 for a straight line.
+
+        >>> curved = tb.fit("late ~ s(hour)", rows)  # doctest: +SKIP
+        >>> print(*curved.smooths())  # doctest: +SKIP
+        s(hour): sd 0.62 ± 0.01, edf 3.1 of 9
+        """
+        from tallbayes.results.smooths.smoothness import smooths
+
+        return smooths(self)
 
     def effects(self: Any, by: str | None = None) -> Effects:
         """Every group's own effect, by the column of the groups: mean, sd and 95% interval, each with its error.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tallbayes.results.comparisons import Comparison
 
 
-class Shown:
+class Showing:
     """What others read. A `Result` is one; see there for the `result` of the examples."""
 
     def summary(self: Any) -> str:
