@@ -35,6 +35,9 @@ def terms_of(side: str) -> Any:
 
 def evaluate_response(left: str, table: Any, states: Mapping[str, Any] | None = None) -> np.ndarray:
     """The values of an expression on the left side, as one array of numbers or bools."""
+    if left.strip().isdecimal():
+        # As many trials in every row, which formulaic makes one number of.
+        return np.full(table.num_rows, float(left))
     matrix = evaluate_expression(left, table, states)
     if matrix.shape[1] != 1:
         raise DataError(explain(f"one number a row in {left!r}", f"{matrix.shape[1]} columns", "a single column"))
