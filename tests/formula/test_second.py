@@ -15,6 +15,7 @@ from tallbayes.errors import DataError, InputError, ModelError
 from tallbayes.formula.design import build_design
 from tallbayes.formula.encoding import Encoding
 from tallbayes.formula.second import formula_text, split
+from tallbayes.results.terms import terms_of
 from tallbayes.rows.on_disk import Stored
 
 COUNT, POINTS = 60, 41
@@ -205,6 +206,19 @@ def test_what_follows_from_the_noise_of_a_row(fitted: tb.Result) -> None:
     by_rows = fitted.compare({**other, "z": 9.0}, one)
     assert by_rows.mean.value == pytest.approx(fitted.compare("g", "b", "a").mean.value)
     assert by_rows.mean.value == pytest.approx(fitted["mean"].value["g[T.b]"])
+
+
+def test_terms_and_the_report_tell_the_noise_apart(fitted: tb.Result, tmp_path: Path) -> None:
+    terms = {each.name: each for each in terms_of(fitted, list(fitted["mean"].value))}
+    assert terms["sigma:g[T.b]"].group == "sigma by g, against a"
+    assert terms["sigma:z"].label == "sigma:z"
+    assert terms["sigma:Intercept"].is_intercept
+    assert not terms["sigma:z"].is_intercept
+    assert terms["g[T.b]"].group == "g, against a"
+    page = Path(fitted.report(tmp_path / "page.html")).read_text()
+    assert "y ~ x + g; sigma ~ z + g" in page
+    assert "slope of x" in page
+    assert "slope of z" not in page
 
 
 def test_prior_predictive_draws_a_noise_of_each_row() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from tallbayes.formula.expressions import read_side
 from tallbayes.results.fitted import family_of
 from tallbayes.results.result import Result
 from tallbayes.views.report.asked.answers import averages_table
@@ -43,7 +44,12 @@ def _questions(result: Result) -> list[Callable[[], Any]]:
     coding: Any = result.encoding["coding"]
     made: list[Callable[[], Any]] = []
     levels: dict[str, Any] = dict(coding["categories"]["items"])
-    for name, kind in coding.get("kinds", {}).items():
+    kinds = coding.get("kinds", {})
+    # Columns that are in the formula of the noise alone move no mean.
+    read = kinds if coding.get("second") is None else read_side(coding["right"], tuple(kinds))
+    for name, kind in kinds.items():
+        if name not in read:
+            continue
         if kind != "categories":
             made.append(partial(result.average_slope, name))
             continue
