@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tallbayes.formula.expressions import read_side
 from tallbayes.results.fitted import family_of
 from tallbayes.results.result import Result
 from tallbayes.views.report.asked.answers import averages_table
@@ -40,6 +39,8 @@ def averages_of(result: Result, answers: Sequence[Any]) -> list[Any]:
 
 
 def _questions(result: Result) -> list[Callable[[], Any]]:
+    from tallbayes.formula.expressions import read_side
+
     assert result.encoding is not None
     coding: Any = result.encoding["coding"]
     made: list[Callable[[], Any]] = []
