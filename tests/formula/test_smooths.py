@@ -375,3 +375,4 @@ def test_the_summary_has_a_line_a_smooth(tmp_path: Any) -> None:
         assert "sd(s(x, k=8))" in text
         assert f"edf {result.smooths()[0].edf:.1f} of 7" in " ".join(text.split())
     assert sum(each.name.startswith("s(x, k=8)[") for each in result.coefficients()) == 7
+    assert "draws about a Gaussian that bends with the scales" in " ".join(str(result).split())
