@@ -11,11 +11,27 @@ from typing import Any
 
 
 class TallbayesError(Exception):
-    """The root of every error raised on purpose."""
+    """The root of every error raised on purpose.
+
+    >>> import tallbayes as tb
+    >>> try:
+    ...     tb.load("nowhere.tallbayes")
+    ... except tb.TallbayesError as error:
+    ...     print(type(error).__name__)
+    ResultFileError
+    """
 
 
 class InputError(TallbayesError, ValueError):
-    """Something handed over by the caller cannot be used as it is."""
+    """Something handed over by the caller cannot be used as it is.
+
+    >>> import tallbayes as tb
+    >>> try:
+    ...     tb.families.linear(noise_scale=-1)
+    ... except tb.InputError as error:
+    ...     print(error)
+    expected noise_scale > 0; got -1. Try: its scale in the units of y.
+    """
 
 
 class DataError(InputError):
@@ -42,6 +58,10 @@ class PosteriorError(TallbayesError):
     """The posterior itself stands in the way: no mode, or no unique one.
 
     `places` are those of the parameters that it is about, in a flat vector, and `value` is that of the first.
+
+    >>> error = PosteriorError("expected a mode; got none. Try: a prior.", places=(2,))
+    >>> error.places
+    (2,)
     """
 
     def __init__(self, message: str, places: tuple[int, ...] = (), value: float = nan) -> None:
@@ -70,15 +90,36 @@ class TableError(DataError):
 
 
 class LedgerError(TallbayesError):
-    """A ledger that cannot be used: torn, or of another model, other data, another method or version."""
+    """A ledger that cannot be used: torn, or of another model, other data, another method or version.
+
+    >>> import tallbayes as tb
+    >>> try:
+    ...     tb.merge_ledgers("all.ledger", "nowhere.ledger")  # doctest: +SKIP
+    ... except tb.LedgerError as error:
+    ...     print(error)
+    """
 
 
 class WorkerError(TallbayesError):
-    """What runs the blocks cannot do it: a worker without the table, or a pool that has broken down."""
+    """What runs the blocks cannot do it: a worker without the table, or a pool that has broken down.
+
+    >>> import tallbayes as tb
+    >>> try:
+    ...     result = tb.estimate(model, table, tolerance=0.01, executor=executor)  # doctest: +SKIP
+    ... except tb.WorkerError as error:
+    ...     print(error)
+    """
 
 
 class DependencyError(TallbayesError):
-    """A library that is installed gives wrong numbers: nothing that it computes can be trusted."""
+    """A library that is installed gives wrong numbers: nothing that it computes can be trusted.
+
+    >>> import tallbayes as tb
+    >>> try:
+    ...     result = tb.estimate(model, rows, tolerance=0.01)  # doctest: +SKIP
+    ... except tb.DependencyError as error:
+    ...     print(error)  # which jaxlib, and what to install
+    """
 
 
 class ResultFileError(TallbayesError):

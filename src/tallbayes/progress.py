@@ -36,6 +36,10 @@ class Progress:
     `passes` counts its passes over rows, of the last of which `rows_done` out of `rows` are done, and `seconds_left` is
     how long that one will go on at this rate. `budget_left` are the seconds until max_seconds. Of a mixed model what is
     counted are no rows, but groups: then that is the `unit`.
+
+    >>> def told(look):
+    ...     print(look.phase, look.error, look.target)
+    >>> result = tb.fit("late ~ hour", rows, progress=told)  # doctest: +SKIP
     """
 
     quantity: str

@@ -45,6 +45,27 @@ def test_the_intercept_is_that_of_predictors_as_they_are(table: Any) -> None:
     assert abs(expected - 1.0) > 1
 
 
+def test_a_formula_of_sigma_is_taken(table: Any) -> None:
+    """Its density of two rows, and both intercepts as bambi reports them."""
+    model, data = tb.from_bambi(bambi.Model(bambi.Formula("y ~ x", "sigma ~ x"), table))
+    theta = {"Intercept": 1.0, "sigma_Intercept": 0.2, "sigma_x": 0.3, "x": 0.5}
+    assert sorted(model.initial) == sorted(theta)
+    assert model.report is not None
+    with jax.enable_x64(True):
+        point = {name: np.asarray(value) for name, value in theta.items()}
+        told = model.report(point, None)
+        found = [
+            float(model.log_likelihood(point, {name: np.asarray(each)[row] for name, each in data.items()}))
+            for row in (0, 1)
+        ]
+    moved = table["x"] - table["x"].mean()
+    scale = np.exp(0.2 + 0.3 * moved)
+    wanted = -0.5 * ((table["y"] - 1.0 - 0.5 * moved) / scale) ** 2 - np.log(scale)
+    assert found[1] - found[0] == pytest.approx(wanted[1] - wanted[0])
+    assert float(told["Intercept"]) == pytest.approx(1.0 - 0.5 * table["x"].mean())
+    assert float(told["sigma_Intercept"]) == pytest.approx(0.2 - 0.3 * table["x"].mean())
+
+
 def test_effects_go_by_the_factor_and_its_levels(table: Any) -> None:
     model, data = tb.from_bambi(bambi.Model("y ~ x + (1|place)", table))
     assert model.groups is not None

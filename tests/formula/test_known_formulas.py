@@ -91,6 +91,9 @@ RUN: dict[str, str] = {
 }  # fmt: skip
 
 
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
 def frame(rows: dict[str, Any]) -> Any:
     return pd.DataFrame(rows)
 
@@ -201,11 +204,46 @@ def test_what_is_refused_says_what_to_write(formula: str) -> None:
 
 
 def test_a_left_side_is_transformed() -> None:
-    """That of two columns, cbind(k, n - k), is refused (see test_expressions)."""
+    """That of two columns, cbind(k, n - k), is among the features below."""
     design = build_design("log(z) ~ x", ROWS, response="real", standardise=False)
     np.testing.assert_allclose(design.rows["y"], np.log(ROWS["z"]), rtol=1e-6)
     with pytest.raises(InputError, match="a response"):
         build_design("s(z) ~ x", ROWS, response="real")
+
+
+# What issue 22 names, one by one: the response, what is asked beside the formula, and names of coefficients.
+FEATURES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "y ~ x + offset(e)": ("real", ("x",)),
+    "y ~ cr(x, df=4)": ("real", tuple(f"cr(x, df=4)[{k}]" for k in range(1, 5))),
+    "y ~ cc(x, df=4)": ("real", tuple(f"cc(x, df=4)[{k}]" for k in range(1, 5))),
+    "y ~ cs(x, 4)": ("real", tuple(f"cs(x, 4)[{k}]" for k in range(1, 5))),
+    "y ~ ns(x, df=3)": ("real", tuple(f"ns(x, df=3)[{k}]" for k in range(1, 4))),
+    "y ~ sqrt(z) + log1p(z)": ("real", ("sqrt(z)", "log1p(z)")),
+    "y ~ s(x, k=5)": ("real", ("s(x, k=5)[linear]", *(f"s(x, k=5)[{k}]" for k in range(1, 4)))),
+    "cbind(k, 10 - k) ~ x": ("binary", ("x",)),
+    "p(k, 10) ~ x": ("binary", ("x",)),
+    "y ~ hour(when) + weekday(when)": ("real", ("hour(when)", *(f"weekday(when)[T.{day}]" for day in DAYS[1:]))),
+    "y ~ x; sigma ~ z + g": ("real", ("x", "sigma:z", "sigma:g[T.b]", "sigma:g[T.c]")),
+}
+
+
+@pytest.mark.parametrize("formula", FEATURES)
+def test_what_was_asked_for_runs_beside_an_intercept(formula: str) -> None:
+    response, names = FEATURES[formula]
+    design = build_design(formula, ROWS, response=response, standardise=False, parameter="sigma")
+    assert design.intercept
+    assert design.names == names
+
+
+def test_categories_of_many_levels_are_an_index() -> None:
+    """A code a row, and not a column a level."""
+    labels = np.array([f"level {k}" for k in range(5_000)])
+    rows = {"y": np.arange(20_000.0) % 7, "g": labels[np.arange(20_000) % 5_000], "x": np.arange(20_000.0) % 11}
+    design = build_design("y ~ x + g", rows, response="real")
+    assert len(design.names) == 5_000
+    assert {name: np.shape(each)[1:] for name, each in design.rows.items()} == {"x": (1,), "y": (), "codes": (1,)}
+    with pytest.raises(DataError, match="at most 1,000"):
+        build_design("y ~ x:g", rows, response="real")
 
 
 def test_a_dot_leaves_out_what_cannot_be_a_term(tmp_path: Any) -> None:

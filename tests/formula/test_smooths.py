@@ -335,3 +335,44 @@ def test_agreement_with_nuts(family: str) -> None:
         spread, size = chain.std(), effective_sample_size(chain)
         assert abs(mean - chain.mean()) <= 5 * np.hypot(error, spread / np.sqrt(size))
         assert sd == pytest.approx(spread, rel=0.15)
+
+
+def influence(rows: dict[str, Any], scale: float) -> float:
+    """The trace of the smooth's part of (X^T X / sigma^2 + P)^-1 X^T X / sigma^2, with noise 1, by hand."""
+    design = build_design("y ~ s(x, k=8) + z", rows, response="real", standardise_response=True)
+    assert isinstance(design.rows, dict)
+    x = np.column_stack([np.asarray(design.rows["x"], float), np.ones(NUM_ROWS)])
+    information, prior = x.T @ x * design.encoding.response_scale**2, np.ones(x.shape[1])
+    prior[list(design.encoding.coding.of_smooths)] = scale**-2.0
+    prior[-1] = 1e-2
+    share = np.diag(np.linalg.solve(information + np.diag(prior), information))
+    return float(share[[name.startswith("s(x") for name in (*design.names, "")]].sum())
+
+
+def test_degrees_of_freedom_are_the_trace_of_the_influence() -> None:
+    """At the scale where the Gaussian is centred, with another scale for a control; a straight line uses fewer."""
+    from tallbayes.results.smooths.predictions import FamilyTheta
+
+    result, rows = fitted(1.0)
+    (found,) = result.smooths()
+    scale = float(FamilyTheta.of(result).reader.theta(result.posterior.anchor.mode)[-1])
+    assert found.columns == 7
+    assert found.edf == pytest.approx(influence(rows, scale), rel=1e-3)
+    assert abs(found.edf - influence(rows, scale / 3)) > 0.2
+    assert found.scale.value == pytest.approx(result["mean"].value["sd(s(x, k=8))"])
+    straight, _ = fitted(0.0)
+    assert 1 <= straight.smooths()[0].edf < found.edf - 1
+    with pytest.raises(InputError, match="with smooths"):
+        tb.fit("y ~ x", rows, "linear", tolerance=0.5).smooths()
+
+
+def test_the_summary_has_a_line_a_smooth(tmp_path: Any) -> None:
+    result, _ = fitted(1.0)
+    result.save(tmp_path / "r")
+    for each in (result, tb.load(tmp_path / "r")):
+        text = each.summary()
+        assert "s(x, k=8)[" not in text
+        assert "sd(s(x, k=8))" in text
+        assert f"edf {result.smooths()[0].edf:.1f} of 7" in " ".join(text.split())
+    assert sum(each.name.startswith("s(x, k=8)[") for each in result.coefficients()) == 7
+    assert "draws about a Gaussian that bends with the scales" in " ".join(str(result).split())

@@ -71,7 +71,11 @@ BUDGET = (
     option("--dask", "run on the workers of a dask cluster, such as tcp://10.0.0.1:8786", "ADDRESS"),
 )
 MODEL = (
-    option("--formula", 'such as "late ~ hour + C(carrier)", or "late ~ hour + (1 | carrier)"', required=True),
+    option(
+        "--formula",
+        'such as "late ~ hour + C(carrier)", "late ~ hour + (1 | carrier)", or "wait ~ hour; sigma ~ hour"',
+        required=True,
+    ),
     option("--family", f"{', '.join(CATALOGUE)}; default logistic; names of R and brms too", default="logistic"),
     number("--prior-scale", "coefficients ~ N(0, S^2); default 1, inf is flat", "S", default=1.0),
     number("--intercept-scale", "intercept ~ N(0, S^2); default 10", "S", default=10.0),

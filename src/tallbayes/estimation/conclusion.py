@@ -163,7 +163,7 @@ def regression_of(target: Target) -> Regression | None:
         return None
     scale, freedom = (None, None) if target.noise is None else target.noise[1:]
     parts = layout.heads, layout.intercept, layout.extras
-    return Regression(target.family, *parts, noise_scale=scale, degrees_of_freedom=freedom)
+    return Regression(target.family, *parts, noise_scale=scale, degrees_of_freedom=freedom, beside=layout.beside)
 
 
 def _paths(run: Run, prepared: Prepared) -> Problem:

@@ -94,9 +94,10 @@ class SmallTable:
 
     @property
     def _extras(self) -> list[tuple[int, ExtraPart]]:
-        """With their places."""
+        """Those that are curved, each reported by itself, with their places."""
         extras = self.regression.extras
-        return list(enumerate(extras, self.regression.dimension - len(extras)))
+        placed = enumerate(extras, self.regression.dimension - len(extras))
+        return [(place, extra) for place, extra in placed if extra.space != "real"]
 
     def reported(self) -> Floats:
         """What is reported at the centre."""
@@ -344,4 +345,4 @@ def regression_record(model: Model) -> Regression:
     layout = model.layout
     scale, freedom = (None, None) if model.noise is None else model.noise[1:]
     parts = layout.heads, layout.intercept, layout.extras
-    return Regression(model.family or "", *parts, noise_scale=scale, degrees_of_freedom=freedom)
+    return Regression(model.family or "", *parts, noise_scale=scale, degrees_of_freedom=freedom, beside=layout.beside)

@@ -88,14 +88,14 @@ def conclude_weighed(
         notes=notes,
         posterior=posterior,
         regression=regression,
-        weighing=_summary(drawn.weights),
+        weighing=_summary(drawn.weights, weighing.proposal.words),
         random_tail=weighing.replicated is not None,
         continuation=continuation,
     )
 
 
-def _summary(weights: Weights) -> DrawWeights:
-    return DrawWeights(len(weights.posterior), weights.efficiency, weights.largest, weights.tail)
+def _summary(weights: Weights, about: str) -> DrawWeights:
+    return DrawWeights(len(weights.posterior), weights.efficiency, weights.largest, weights.tail, about)
 
 
 def finish_weighing(

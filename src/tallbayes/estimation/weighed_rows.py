@@ -52,6 +52,9 @@ Block = tuple[Floats, Floats]
 MOST_DENSITIES = 1e9
 # Where a compiler is needed whatever is done, a ladder is the faster one sooner.
 MOST_ROWS, MOST_NUMBERS, MOST_ROWS_READ = 2**14, 2**21, 1e8
+# Of smooths rows say next to nothing about the scales however many they are: there a ladder's paths cost as much as
+# at few rows, times what their steps read, and weights what they do at few rows, a draw at a time.
+MOST_OF_SMOOTHS, MOST_NUMBERS_OF_SMOOTHS, MOST_READ_OF_SMOOTHS = 2**18, 2**23, 1e9
 # A covariance of more numbers than that is not known by a few hundred draws.
 MOST_ADAPTED = 24
 
@@ -173,7 +176,9 @@ class WantedRows:
 def applies(asked: Question, prepared: Prepared, search: Search) -> bool:
     """A table that is small enough, with one mode and a Gaussian that knows all correlations."""
     anchor, rows = prepared.anchor, prepared.table.num_rows
-    small = rows <= MOST_ROWS and len(anchor.mode) <= MOST_PARAMETERS and rows * len(anchor.mode) <= MOST_NUMBERS
+    smooth = _has_smooths(prepared.target)
+    most, numbers = (MOST_OF_SMOOTHS, MOST_NUMBERS_OF_SMOOTHS) if smooth else (MOST_ROWS, MOST_NUMBERS)
+    small = rows <= most and len(anchor.mode) <= MOST_PARAMETERS and rows * len(anchor.mode) <= numbers
     plain = anchor.has_mode and not anchor.is_diagonal and not search[0] and not asked.one_of_several
     affordable = asked.budget.max_evaluations >= 2 * FIRST_DRAWS * rows
     affordable &= 2 * FIRST_DRAWS * rows <= _most_rows(prepared)
@@ -208,6 +213,8 @@ def about_moments(prepared: Prepared, executor: Executor) -> Prepared:
 
 def _most_rows(prepared: Prepared) -> float:
     """That may be read by draws in all."""
+    if _has_smooths(prepared.target):
+        return MOST_READ_OF_SMOOTHS
     work = prepared.target.work(prepared.table.rows)
     return MOST_ROWS_READ if work == 1 else MOST_DENSITIES / work
 

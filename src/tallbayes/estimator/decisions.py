@@ -71,7 +71,11 @@ class Trial:
 @dataclass(frozen=True)
 class Tuning:
     """How the ladder was chosen: all trials, the one that was taken, the time dT (T_0 is that and the window), and
-    why."""
+    why.
+
+    >>> tuned = tb.estimate(model, rows, tolerance=0.01, method=tb.Anchored()).tuning  # doctest: +SKIP
+    >>> print(tuned.chosen, tuned.reason)  # doctest: +SKIP
+    """
 
     trials: tuple[Trial, ...]
     chosen: Trial

@@ -15,7 +15,13 @@ from tallbayes.structure import Structure
 
 
 class Status(Enum):
-    """Why a run ended; the value is the message."""
+    """Why a run ended; the value is the message.
+
+    >>> Status.max_seconds.name
+    'max_seconds'
+    >>> print(Status.converged)
+    converged: every quantity met its tolerance
+    """
 
     converged = "converged: every quantity met its tolerance"
     converged_in_part = (
@@ -64,6 +70,13 @@ class Estimate:
 
     What was asked for afterwards has no tolerance (not a number), but a `beta` of its own, the rate at which the
     variance of its levels falls, and a `price`.
+
+    >>> mean = result["mean"]  # of the example of `Result`
+    >>> round(mean.value["hour"], 2), mean.met
+    (0.23, True)
+    >>> low, high = mean.interval
+    >>> low["hour"] < mean.value["hour"] < high["hour"]
+    True
     """
 
     name: str

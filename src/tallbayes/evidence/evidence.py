@@ -20,6 +20,11 @@ class Evidence:
     `interval` is of 95%. `laplace` is what the Gaussian at the mode alone would have said, `elbo` the lower bound by
     the Gaussian that draws are made about. `rows_read` counts the rows of all draws, in units where groups were
     integrated out. `efficiency` is the part of the draws that counts.
+
+    >>> found = result.evidence(tolerance=0.1)  # of the example of `Result`
+    >>> low, high = found.interval
+    >>> bool(low < found.value < high), bool(found.elbo < high)
+    (True, True)
     """
 
     value: float

@@ -11,6 +11,7 @@ standardising   columns of numbers about their means, in units of their spreads
 encoding        what a fit remembers of its formula, for new rows
 design_steps    what is asked of a design, and the steps that both of its ends share
 transforms      calls that remember, and the sums they are learnt from
+second          a formula of a parameter beside the coefficients, such as sigma ~ z
 survey          a coding from the rows of a table on disk, of which only a part is held
 design_folder   designs on disk, to be found again
 streaming       the design of a table on disk

@@ -11,17 +11,16 @@ else.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.errors import DataError, InputError, TallbayesError, explain
-from tallbayes.formula.expressions import SMOOTH, STATEFUL, read_expression, syntax_error
+from tallbayes.errors import DataError, InputError, explain
+from tallbayes.formula.expressions import SMOOTH, STATEFUL, read_expression
+from tallbayes.formula.functions.evaluation import evaluate_expression, matrix_of, specification_of, terms_of
 from tallbayes.formula.functions.names import INDEXED_LIMIT
-from tallbayes.formula.functions.splines import functions
 from tallbayes.formula.smooths.basis import LINEAR, is_smooth
 from tallbayes.formula.transforms import calls_of
 from tallbayes.rows.columns import is_number, kind_of, known_codes, level_codes, levels_of, require
@@ -66,11 +65,20 @@ class SmoothColumns:
 
 
 @dataclass(frozen=True)
+class SecondCoding:
+    """The columns of a second formula, and the name of the parameter that it is of."""
+
+    name: str
+    coding: Coding
+
+
+@dataclass(frozen=True)
 class Coding:
     """The columns a formula makes: their names, the kind of every table column read, levels by category, states.
 
     `indexed` are the terms whose columns are never written down; `of_categories` the places of all columns that a
-    category has a part in; `smooths` tell of those that share a scale.
+    category has a part in; `smooths` tell of those that share a scale. The last columns are those of a `second`
+    formula.
     """
 
     right: str
@@ -82,6 +90,22 @@ class Coding:
     indexed: tuple[IndexedTerm, ...] = ()
     of_categories: tuple[int, ...] = ()
     smooths: tuple[SmoothColumns, ...] = ()
+    second: SecondCoding | None = None
+
+    @property
+    def beside(self) -> int:
+        """How many columns are those of the second formula."""
+        return 0 if self.second is None else len(self.second.coding.names)
+
+    @property
+    def parts(self) -> tuple[Coding, ...]:
+        """The codings of both formulas, by the names that the columns have here."""
+        if self.second is None:
+            return (self,)
+        width = len(self.names) - self.beside
+        own = tuple(place for place in self.of_categories if place < width)
+        first = replace(self, names=self.names[:width], of_categories=own, second=None)
+        return first, replace(self.second.coding, names=self.names[width:])
 
     @property
     def of_smooths(self) -> tuple[int, ...]:
@@ -102,7 +126,7 @@ class Coding:
     def blocks(self, table: Any) -> Iterator[tuple[int, Block]]:
         """The first row and the columns of each block; what is not finite is left to the caller."""
         dense = self.dense
-        spec = self._dense_specification(table) if dense else None
+        spec = self._dense_specification(table) if len(dense) > self.beside else None
         rows = int(np.clip(BLOCK_BYTES // (8 * (len(dense) + 1)), 1, BLOCK_ROWS))
         for start in range(0, table.num_rows, rows):
             part = table.slice(start, rows)
@@ -110,10 +134,13 @@ class Coding:
             codes = np.empty((part.num_rows, 0), np.int32) if codes is None else codes
             numbers = np.empty((part.num_rows, 0))
             if spec is not None:
-                matrix = _evaluate(spec, part)
+                matrix = matrix_of(spec, part)
                 spec = matrix.model_spec
-                self._require_names(dense, tuple(spec.column_names))
+                self._require_names(dense[: len(dense) - self.beside], tuple(spec.column_names))
                 numbers = np.asarray(matrix)[:, self.intercept :]
+            if self.second is not None:
+                beside = [block.x for _, block in self.second.coding.blocks(part)]
+                numbers = np.hstack([numbers, np.concatenate(beside)])
             for first in range(0, len(numbers), PIECE_ROWS):
                 piece = slice(first, first + PIECE_ROWS)
                 yield start + first, Block(np.ascontiguousarray(numbers[piece], np.float64), codes[piece])
@@ -132,17 +159,17 @@ class Coding:
                 (kept if is_number else left_out).append(term)
         if not kept:
             return (), np.empty((table.num_rows, 0)), tuple(map(str, left_out))
-        matrix = _evaluate(_specification(require("formulaic").Formula(kept), {}, self.states), table)
+        matrix = matrix_of(specification_of(require("formulaic").Formula(kept), {}, self.states), table)
         places = tuple(self.names.index(name) for name in matrix.model_spec.column_names)
         return places, np.asarray(matrix, np.float64), tuple(map(str, left_out))
 
     def _dense_specification(self, table: Any) -> Any:
         """formulaic's for the terms that are not indexed, coded as they are beside the others."""
-        spec = _specification(terms_of(self.right), self.categories, self.states)
+        spec = specification_of(terms_of(self.right), self.categories, self.states)
         if not self.indexed:
             return spec
         named = {term.factor for term in self.indexed}
-        whole = _evaluate(spec, table.slice(0, 1)).model_spec
+        whole = matrix_of(spec, table.slice(0, 1)).model_spec
         kept = [term for term in whole.formula if len(term.factors) > 1 or term.factors[0].expr not in named]
         return whole.subset(require("formulaic").Formula(kept))
 
@@ -168,11 +195,15 @@ class Coding:
             # Text that an expression makes is left to formulaic.
             if numbers.shape[1] == 1:
                 found[name] = ~np.isin(numbers[:, 0], levels)
-        return {name: rows for name, rows in found.items() if rows.any()}
+        beside = {} if self.second is None else self.second.coding.unknown_rows(table)
+        return beside | {name: rows for name, rows in found.items() if rows.any()}
 
     def known_categories(self, name: str) -> str:
         """The first of those of a column or of an expression within C(), in words."""
-        return ", ".join(map(repr, self._labels()[name][:20]))
+        labels = self._labels()
+        if name not in labels and self.second is not None:
+            return self.second.coding.known_categories(name)
+        return ", ".join(map(repr, labels[name][:20]))
 
     def _labels(self) -> dict[str, tuple[Any, ...]]:
         """Levels by the column, or by the expression within C()."""
@@ -194,6 +225,8 @@ class Coding:
     def require_known(self, table: Any) -> None:
         """Refuse columns of another kind, and categories that were not there before."""
         self.require_kinds(table)
+        if self.second is not None:
+            self.second.coding.require_known(table)
         for factor, levels in self.categories.items():
             column = read_expression(factor, tuple(self.kinds)).category
             if column is None:
@@ -233,11 +266,11 @@ def learn(right: str, columns: Sequence[str], table: Any, indexing: bool = True)
     intercept = "1" in [str(term) for term in formula]
     constant = intercept or any(len(term.factors) == 1 and term.factors[0].expr in categories for term in formula)
     for factor, read in transforms:
-        found = _evaluate(_specification([factor], {}, {}), table.select(read), constant).model_spec
+        found = matrix_of(specification_of([factor], {}, {}), table.select(read), constant).model_spec
         states |= found.transform_state
         if "categories" in found.encoder_state.get(factor.expr, (None, {}))[1]:
             categories[factor.expr] = tuple(found.encoder_state[factor.expr][1]["categories"])
-    spec = _evaluate(_specification(formula, categories, states), table.slice(0, 1)).model_spec
+    spec = matrix_of(specification_of(formula, categories, states), table.slice(0, 1)).model_spec
     names = tuple(spec.column_names)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -286,31 +319,6 @@ def _alone(formula: Any, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def terms_of(side: str) -> Any:
-    """formulaic's terms of one side."""
-    formulaic, errors = require("formulaic"), require("formulaic.errors")
-    try:
-        formula = formulaic.Formula(side)
-    except errors.FormulaicError as error:
-        raise syntax_error(side, error) from error
-    if not isinstance(formula, formulaic.SimpleFormula):
-        raise InputError(explain("one list of terms", repr(side), "a + b instead of a | b"))
-    return formula
-
-
-def evaluate_response(left: str, table: Any, states: Mapping[str, Any] | None = None) -> np.ndarray:
-    """The values of an expression on the left side, as one array of numbers or bools."""
-    matrix = evaluate_expression(left, table, states)
-    if matrix.shape[1] != 1:
-        raise DataError(explain(f"one number a row in {left!r}", f"{matrix.shape[1]} columns", "a single column"))
-    return np.asarray(matrix)[:, 0]
-
-
-def evaluate_expression(text: str, table: Any, states: Mapping[str, Any] | None = None) -> Any:
-    """formulaic's columns for an expression by itself; what is not among the states is learnt from these rows."""
-    return _evaluate(_specification(terms_of(f"0 + {{{text}}}"), {}, dict(states or {})), table)
-
-
 def _levels(column: str, table: Any, is_label: bool, is_indexed: bool) -> tuple[Any, ...]:
     levels = levels_of(table.column(column))
     if not is_label:
@@ -329,56 +337,3 @@ def _require_labels(column: str, levels: tuple[Any, ...]) -> None:
         more = f" and {len(other) - 1} others" if len(other) > 1 else ""
         hint = f"mend these values, or C({column}) if all are labels"
         raise DataError(explain(f"numbers in column {column!r}", f"{other[0]!r}{more}", hint))
-
-
-def _specification(formula: Any, categories: dict[str, tuple[Any, ...]], states: dict[str, Any]) -> Any:
-    formulaic, types = require("formulaic"), require("formulaic.parser.types")
-    if isinstance(formula, list):
-        formula = formulaic.Formula([types.Term([factor]) for factor in formula])
-    return formulaic.ModelSpec(
-        formula=formula,
-        output="numpy",
-        na_action="ignore",
-        transform_state=dict(states),
-        encoder_state={
-            factor: (types.Factor.Kind.CATEGORICAL, {"categories": list(levels)})
-            for factor, levels in categories.items()
-        },
-    )
-
-
-def _evaluate(spec: Any, table: Any, constant: bool = False) -> Any:
-    """formulaic's matrix for these rows; all it objects to is about the data, since the text was checked before.
-
-    What is learnt here is learnt beside a `constant` or not.
-    """
-    errors = require("formulaic.errors")
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("error", errors.DataMismatchWarning)
-        try:
-            return spec.get_model_matrix(_frame(table), context=functions(constant))
-        except Exception as error:
-            reason: BaseException | None = error
-            while reason is not None:
-                if isinstance(reason, TallbayesError):
-                    raise reason from error
-                reason = reason.__cause__ or reason.__context__
-            message = " ".join(str(error).split())
-            text = [name for name in table.column_names if kind_of(table.column(name)) == "categories"]
-            hint = f"look at the columns of text: {', '.join(text)}" if text else "look at the values of its columns"
-            expected = f"columns that the formula {str(spec.formula)!r} can be worked out from"
-            raise DataError(explain(expected, f"{message.rstrip('.')[:300]}", hint)) from error
-
-
-def _frame(table: Any) -> Any:
-    """A pandas frame with the widest types, since arithmetic in narrow ones would overflow unseen."""
-    arrow = require("pyarrow")
-    types = arrow.types
-
-    def widest(kind: Any) -> Any:
-        if types.is_floating(kind) or types.is_uint64(kind):
-            return arrow.float64()
-        return arrow.int64() if types.is_integer(kind) else kind
-
-    schema = arrow.schema([(field.name, widest(field.type)) for field in table.schema])
-    return table.cast(schema).to_pandas(split_blocks=True)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.formula.coding import learn
 from tallbayes.formula.design_steps import (
     Design,
     Request,
@@ -29,6 +28,7 @@ from tallbayes.formula.design_steps import (
 from tallbayes.formula.encoding import none_complete, require_complete
 from tallbayes.formula.expressions import Parsed
 from tallbayes.formula.groups.design import group_encoding
+from tallbayes.formula.second import learn_both
 from tallbayes.formula.standardising import standardise
 from tallbayes.formula.streaming import stored_design
 from tallbayes.rows.columns import count_missing, drop_missing
@@ -60,7 +60,7 @@ def _in_memory(request: Request, parsed: Parsed, source: Source) -> Design:
     rows, total = _complete_rows(request, parsed, source)
     outcome, offset, weights = read_part(request, parsed, rows)
     right = right_of(parsed, rows)
-    coding = learn(parsed.right, parsed.right_columns, right, request.indexes)
+    coding = learn_both(parsed, right, request.indexes)
     require_terms(coding, request.formula)
     done, y = standardise(coding, right, request.rule), outcome.y
     response = (float(y.mean()), float(y.std())) if request.standardise_response else None

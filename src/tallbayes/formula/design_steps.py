@@ -21,6 +21,7 @@ from tallbayes.formula.expressions import Parsed, parse, powers
 from tallbayes.formula.groups.design import GroupDesign
 from tallbayes.formula.groups.terms import take_groups
 from tallbayes.formula.response.outcomes import Outcome, read_outcome
+from tallbayes.formula.second import read_second, split
 from tallbayes.formula.standardising import read_rule
 from tallbayes.rows.columns import kind_of, levels_of
 from tallbayes.rows.on_disk import Stored
@@ -40,6 +41,8 @@ class Request:
     offset: Any = None
     response: str = "binary"
     standardise_response: bool = False
+    # Of which there may be a second formula.
+    parameter: str = ""
 
     @property
     def rule(self) -> str:
@@ -87,10 +90,12 @@ def read_formula(request: Request, source: Source) -> Parsed:
     """The sides of a formula that fits the columns of a source."""
     if request.missing not in MISSING:
         raise InputError(explain(f"missing one of {MISSING}", repr(request.missing), "missing='drop'"))
-    formula, groups = take_groups(request.formula)
+    first, second = split(request.formula)
+    formula, groups = take_groups(first)
     beside = [name for name in request.beside.values() if isinstance(name, str)]
     parsed = parse(formula, source, [*beside, *(name for group in groups for name in group.by)], groups)
-    if parsed.is_column and parsed.left_columns[0] in (*parsed.right_columns, *parsed.group_columns):
+    parsed = replace(parsed, second=read_second(second, request.parameter, parsed, source, beside))
+    if parsed.is_column and parsed.left_columns[0] in (*parsed.both_columns, *parsed.group_columns):
         hint = "leave it out on the right"
         raise InputError(explain("a response that is not among the terms", f"{parsed.left!r} on both sides", hint))
     return parsed
@@ -98,7 +103,7 @@ def read_formula(request: Request, source: Source) -> Parsed:
 
 def right_of(parsed: Parsed, rows: Any) -> Any:
     """The columns of the terms; an intercept alone reads none, and a table of no columns has no rows."""
-    return rows.select(parsed.right_columns or parsed.left_columns)
+    return rows.select(list(dict.fromkeys(parsed.both_columns)) or parsed.left_columns)
 
 
 def read_part(

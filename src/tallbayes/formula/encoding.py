@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.coding import Coding, IndexedTerm, SmoothColumns, evaluate_response
+from tallbayes.formula.coding import Coding, IndexedTerm, SecondCoding, SmoothColumns
 from tallbayes.formula.expressions import read_expression, read_side
+from tallbayes.formula.functions.evaluation import evaluate_response
 from tallbayes.formula.groups.design import GroupDesign, GroupEncoding
 from tallbayes.formula.groups.levels import GroupLevels
 from tallbayes.formula.groups.terms import GroupTerm
@@ -51,7 +52,10 @@ class Encoding:
     def formula(self) -> str:
         terms = f" + offset({self.offset_terms})" if self.offset_terms else ""
         bars = "".join(f" + {group.term.text}" for group in self.groups)
-        return f"{self.response} ~ {self.coding.right}{terms}{bars}"
+        second = (
+            "" if self.coding.second is None else f"; {self.coding.second.name} ~ {self.coding.second.coding.right}"
+        )
+        return f"{self.response} ~ {self.coding.right}{terms}{bars}{second}"
 
     @property
     def units(self) -> dict[str, tuple[float, float]]:
@@ -97,7 +101,8 @@ class Encoding:
             got = f"format {plain.get('format')!r}"
             raise InputError(explain(f"an encoding of format {FORMAT}", got, "fit again with this version"))
         coding = _read_coding(plain["coding"])
-        read_side(coding.right, tuple(coding.kinds))
+        for each in coding.parts:
+            read_side(each.right, tuple(coding.kinds))
         classes = None if plain["classes"] is None else tuple(plain["classes"])
         units = plain["response_mean"], plain["response_scale"]
         numbers = tuple(plain["means"]), tuple(plain["scales"])
@@ -138,7 +143,10 @@ def none_complete(total: int) -> DataError:
 
 
 def _plain_coding(coding: Coding) -> dict[str, Any]:
-    plain = asdict(coding)
+    plain = asdict(replace(coding, second=None))
+    del plain["second"]
+    if coding.second is not None:
+        plain["second"] = {"name": coding.second.name, "coding": _plain_coding(coding.second.coding)}
     return plain | {"categories": _items(plain["categories"]), "states": _items(plain["states"])}
 
 
@@ -150,6 +158,8 @@ def _read_coding(plain: Mapping[str, Any]) -> Coding:
     stored["indexed"] = tuple(IndexedTerm(**term) for term in stored.get("indexed", ()))
     stored["of_categories"] = tuple(stored.get("of_categories", ()))
     stored["smooths"] = tuple(SmoothColumns(**smooth) for smooth in stored.get("smooths", ()))
+    if stored.get("second") is not None:
+        stored["second"] = SecondCoding(stored["second"]["name"], _read_coding(stored["second"]["coding"]))
     return Coding(**stored)
 
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,14 @@ class Expression:
     is_plain: bool = False
 
 
+class SecondSide(NamedTuple):
+    """The right side of a formula of a parameter beside the coefficients, and the columns that it reads."""
+
+    parameter: str
+    right: str
+    columns: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Parsed:
     """The two sides of a formula, as text without dots, and the columns of each in their order.
@@ -80,12 +88,18 @@ class Parsed:
     unusable: tuple[str, ...] = ()
     groups: tuple[GroupTerm, ...] = ()
     group_columns: tuple[str, ...] = ()
+    second: SecondSide | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All that are read, each once."""
-        own = (*self.left_columns, *self.right_columns, *self.offset_columns)
+        own = (*self.left_columns, *self.both_columns, *self.offset_columns)
         return tuple(dict.fromkeys((*own, *self.group_columns)))
+
+    @property
+    def both_columns(self) -> tuple[str, ...]:
+        """Of the right side, and of that of a second formula."""
+        return self.right_columns if self.second is None else (*self.right_columns, *self.second.columns)
 
     @property
     def is_column(self) -> bool:
@@ -302,6 +316,11 @@ def _write_out_dots(right: str, apart: set[str], source: Source) -> tuple[str, t
     for token in reversed(dots):
         right = f"{right[: token.source_start]}({' + '.join(plain)}){right[token.source_start + 1 :]}"
     return right, dates, useless
+
+
+def written_out(right: str, apart: set[str], source: Source) -> str:
+    """A right side without dots."""
+    return _write_out_dots(right, apart, source)[0]
 
 
 def _require_column(name: str, names: Sequence[str]) -> list[str]:

@@ -21,11 +21,13 @@ from tallbayes.estimation.outline import blank
 from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
+from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups
 from tallbayes.formula.priors.stated import StatedPriors, family_priors, read_priors
 from tallbayes.formula.priors.words import design_notes, prior_note, usual_laws
+from tallbayes.formula.second import formula_text
 from tallbayes.formula.smooths.fit import require_own_scale, smoothed
 from tallbayes.formula.standardising import read_rule
 from tallbayes.formula.units import in_own_units
@@ -44,11 +46,11 @@ from tallbayes.rows.sources import open_source
 from tallbayes.watch import OutOfTime, aside, begin, watching
 
 NOTHING_STATED = StatedPriors({})
-OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes", "cut_scale", "priors")
+OWN_OPTIONS = ("prior_scale", "intercept_scale", "num_classes", "cut_scale", "priors", "noise_columns")
 
 
 def fit(
-    formula: str,
+    formula: str | Sequence[str],
     data: Any = None,
     family: str | Callable[..., Model] = "logistic",
     *,
@@ -85,7 +87,8 @@ def fit(
     all of its coefficients, and "coefficients" all that are not named. A shrinkage prior of "coefficients", such as
     tb.priors.horseshoe(0.1), is of all of them, on columns as they are standardised. `family_options` go to the family
     ({"noise_scale": 2.0}, in the response's units), `options` to `tb.estimate` (seed, method, ...);
-    `quantities` are functions of the reported dict.
+    `quantities` are functions of the reported dict. "y ~ x; sigma ~ z", or the two in a list, has a formula for the
+    scale of normal and Student-t noise: log sigma is linear in z, with priors as of other coefficients.
 
     >>> import numpy as np, tallbayes as tb
     >>> hour = np.arange(200) % 24
@@ -94,7 +97,7 @@ def fit(
     >>> list(result["mean"].value)
     ['Intercept', 'hour']
     """
-    table = one_table(data, table)
+    table, formula = one_table(data, table), formula_text(formula)
     known, make = find_family(family)
     rule = read_rule(standardise)
     chosen = dict(family_options or {})
@@ -109,6 +112,7 @@ def fit(
         "offset": offset,
         "response": known.response,
         "standardise_response": rule != "nothing" and known.response == "real",
+        "parameter": formula_parameter(known),
     }
     with reporter(options.pop("progress", None)) as report, watching(budget.max_seconds, teller(report)) as watch:
         try:
@@ -121,7 +125,7 @@ def fit(
             names, seconds = [str(each) for each in quantities or ("mean", "sd")], time.monotonic() - watch.started
             return blank(Status.max_seconds, names, {kind: size}, watch.phase, seconds, partial(again, accuracy))
         scales = coefficient_scales(prior_scale, design.names)
-        stated = read_priors(priors, design, unknown_extras(known, chosen))
+        stated = read_priors(priors, design, unknown_extras(known, chosen, design))
         require_own_scale(prior_scale, design)
         try:
             model = make_model(known, make, design, scales, intercept_scale, chosen, stated, group_scale)
@@ -132,8 +136,8 @@ def fit(
                 result = estimate(model, design.rows, quantities, **asked)
         except PosteriorError as error:
             raise _by_column(error, design.names) from error
-    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated, usual_laws(model))
-    notes = (*_family_notes(family), said, *design_notes(design, stated))
+    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated, usual_laws(model, design))
+    notes = (*_family_notes(family), *_second_notes(design), said, *design_notes(design, stated))
     column = None if offset is None else offset if isinstance(offset, str) else ""
     kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
     return _described(notes, replace(design.encoding, offset=column).to_plain(), kept, result)
@@ -147,7 +151,7 @@ def one_table(data: Any, table: Any) -> Any:
     return table if data is None else data
 
 
-def _design(formula: str, table: Any, asked: dict[str, Any]) -> Design:
+def _design(formula: Any, table: Any, asked: dict[str, Any]) -> Design:
     begin("reading the table")
     source = open_source(table)
     begin("reading the table", source.label)
@@ -161,7 +165,7 @@ def _announced(load: Callable[[list[str]], Any], wanted: list[str]) -> Any:
 
 
 def _fit_again(
-    formula: str,
+    formula: str | Sequence[str],
     table: Any,
     family: Any,
     own: dict[str, Any],
@@ -194,7 +198,10 @@ def make_model(
         priors = {"prior_scale": intercept_scale}
     else:
         priors = {"prior_scale": scales, "intercept_scale": intercept_scale if design.intercept else None}
-    extras = unknown_extras(family, chosen)
+    if design.encoding.coding.beside:
+        _require_unknown(family, chosen)
+        priors["noise_columns"] = design.encoding.coding.beside
+    extras = unknown_extras(family, chosen, design)
     if stated:
         priors["priors"] = family_priors(stated, design, scales, intercept_scale, extras)
     if family.has_classes:
@@ -219,9 +226,23 @@ def _with_words(model: Model, stated: StatedPriors) -> Model:
     return replace(model, parts=model.parts._replace(words=stated.words))
 
 
-def unknown_extras(family: Family, chosen: Mapping[str, Any]) -> tuple[Extra, ...]:
-    """The parameters beside the coefficients that are not known beforehand."""
+def unknown_extras(family: Family, chosen: Mapping[str, Any], design: Design) -> tuple[Extra, ...]:
+    """The parameters beside the coefficients that are not known beforehand; of one that has a formula its logarithm."""
+    if design.encoding.coding.beside:
+        return (*family.extras[:-1], family.extras[-1].logarithm)
     return tuple(each for each in family.extras if chosen.get(each.name) is None)
+
+
+def formula_parameter(family: Family) -> str:
+    """The name of the parameter that may have a formula of its own."""
+    return family.extras[-1].formula_name if family.distributional else ""
+
+
+def _require_unknown(family: Family, chosen: Mapping[str, Any]) -> None:
+    extra = family.extras[-1]
+    if chosen.get(extra.name) is not None:
+        got = f"{extra.name}={chosen[extra.name]!r} beside it"
+        raise InputError(explain(f"a formula of {extra.formula_name}, or its value", got, "leave one of them out"))
 
 
 def _require_slopes(design: Design) -> None:
@@ -278,6 +299,17 @@ def _family_notes(family: Any) -> tuple[str, ...]:
     known, _ = find_family(family)
     alias = (f"family: {family} is {known.name} here",) if isinstance(family, str) and family in ALIASES else ()
     return (*alias, *((known.note,) if known.note else ()))
+
+
+def _second_notes(design: Design) -> tuple[str, ...]:
+    second = design.encoding.coding.second
+    if second is None:
+        return ()
+    name, unit = second.name, "noise scales"
+    return (
+        f"{name}: log {name} of a row is {name}:{INTERCEPT} and the sum of its columns times {name}:...; "
+        f"exp of such a coefficient is a ratio of {unit}",
+    )
 
 
 def require_options(chosen: Mapping[str, Any], options: Mapping[str, Any], make: Callable[..., Any]) -> None:

@@ -122,7 +122,7 @@ class Standardiser:
         mean, covariance = sums.moments()
         _require_variation(coding, np.diag(covariance), self.levels, count)
         shift = np.zeros_like(mean) if coding.intercept else sums.origin / sums.unit
-        require_rank(coding, *_about(sums, shift), count, _shifted(self.levels, shift))
+        _require_ranks(coding, *_about(sums, shift), count, _shifted(self.levels, shift))
         means, scales = np.zeros(len(coding.names)), np.ones(len(coding.names))
         if rule == "nothing":
             return means, scales
@@ -140,6 +140,18 @@ class Standardiser:
         if coding.intercept:
             means[dense] = np.where(switches | curved, 0.0, centre)
         return means, scales
+
+
+def _require_ranks(coding: Coding, products: np.ndarray, sums: np.ndarray, count: int, levels: LevelSums) -> None:
+    """Formula by formula: a column may well be in both."""
+    if coding.second is None:
+        require_rank(coding, products, sums, count, levels)
+        return
+    first, second = coding.parts
+    own = len(first.dense)
+    levels.sums = [total[:, :own] for total in levels.sums]
+    require_rank(first, products[:own, :own], sums[:own], count, levels)
+    require_rank(second, products[own:, own:], sums[own:], count, LevelSums(second))
 
 
 def _about(sums: Covariance, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.formula.coding import LEVEL_LIMIT, Coding
+from tallbayes.formula.coding import LEVEL_LIMIT, Coding, SecondCoding
 from tallbayes.formula.design_folder import Place, size_of
 from tallbayes.formula.design_steps import (
     Design,
@@ -34,6 +34,7 @@ from tallbayes.formula.expressions import Parsed
 from tallbayes.formula.groups.design import GroupDesign, GroupEncoding, GroupSurvey, effects_side
 from tallbayes.formula.response.left import call_of
 from tallbayes.formula.response.outcomes import CLASSES, response_numbers
+from tallbayes.formula.second import joined, second_formula
 from tallbayes.formula.standardising import Standardiser, is_centred, require_rows, standardised_blocks
 from tallbayes.formula.survey import CompleteRows, Learnt, survey
 from tallbayes.model.weights import WEIGHT, require_weights
@@ -59,6 +60,10 @@ def stored_design(request: Request, parsed: Parsed, source: Source) -> Design:
         if request.missing == "error":
             refuse_missing(rows.missing)
         learnt = survey(parsed, rows, request.indexes)
+        if parsed.second is not None:
+            second = survey(second_formula(parsed), learnt.rows, indexing=False)
+            both = joined(learnt.coding, SecondCoding(parsed.second.parameter, second.coding))
+            learnt = replace(learnt, coding=both, notes=tuple(dict.fromkeys((*learnt.notes, *second.notes))))
         effects = [survey(effects_side(term, rows.columns), learnt.rows, indexing=False) for term in parsed.groups]
         measured = _measure(request, parsed, learnt, effects)
         log.info("design: writing %s rows of %d columns", f"{measured.count:,}", len(measured.coding.names))

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tallbayes.formula.coding import Coding, evaluate_expression, learn, terms_of
+from tallbayes.formula.coding import Coding, learn
 from tallbayes.formula.encoding import none_complete
 from tallbayes.formula.expressions import Parsed, read_expression
+from tallbayes.formula.functions.evaluation import evaluate_expression, terms_of
 from tallbayes.formula.functions.names import INDEXED_LIMIT
 from tallbayes.formula.transforms import Call, TransformSums, calls_of, sums_for
 from tallbayes.rows.columns import complete_rows, cut_levels, kind_of, levels_of, require

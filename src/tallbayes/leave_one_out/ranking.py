@@ -165,6 +165,10 @@ def rank(
 
     Results one by one, called a, b, c, ... unless `names` are given, or one dict of them by name. What is left out is a
     `unit` that all of them have: "row" or "group"; unless it is given, rows where some have groups and some have none.
+
+    >>> small = tb.fit("late ~ 1", rows, tolerance=0.1)  # rows and `result` as in the example of `Result`
+    >>> rank(small, result, by="evidence", names=["none", "hour"]).names[0]
+    'hour'
     """
     if len(results) == 1 and isinstance(results[0], Mapping):
         names, results = list(results[0]), tuple(results[0].values())

@@ -12,7 +12,8 @@ DEGREES_OF_FREEDOM = 4.0
 
 
 class ExtraLaw(NamedTuple):
-    """A law: half-normal and log-normal of what is positive, normal of cut points, uniform of a chance.
+    """A law: half-normal and log-normal of what is positive, ordered normal of cut points, uniform of a chance, and
+    normal of what may be any number.
 
     Of a log-normal one mean and scale are those of the logarithm.
     """
@@ -27,12 +28,16 @@ class ExtraLaw(NamedTuple):
         if self.law == "half-normal":
             return f"half-normal({self.scale:g})"
         square = f"{self.mean:g}, {self.scale:g}^2"
-        return f"N({square}) in its logarithm" if self.law == "log-normal" else f"N({square}), in their order"
+        told = {"log-normal": " in its logarithm", "ordered normal": ", in their order"}
+        return f"N({square}){told.get(self.law, '')}"
 
 
 class Extra(NamedTuple):
     """A parameter beside the coefficients: where it lives, its usual prior, and what it is in words; in the units of
-    the response or in none. Of `size` 0 there are as many as the model says."""
+    the response or in none. Of `size` 0 there are as many as the model says.
+
+    A formula may have a linear predictor of its logarithm, under the `formula_name` that it has there.
+    """
 
     name: str
     space: str = "positive"
@@ -40,6 +45,17 @@ class Extra(NamedTuple):
     words: str = ""
     has_units: bool = False
     size: int = 1
+    formula_name: str = ""
+
+    @property
+    def logarithm(self) -> Extra:
+        """The intercept of that, which takes its place."""
+        return self._replace(name=f"log_{self.name}", space="real", prior=ExtraLaw("normal"))
+
+    @property
+    def reported(self) -> str:
+        """The name that a formula's result has for it."""
+        return f"{self.formula_name}:Intercept" if self.space == "real" else self.name
 
 
 class Family(NamedTuple):
@@ -51,7 +67,7 @@ class Family(NamedTuple):
     the `extras`, which stand in the order of their names, after "intercept"; it `reads` what rows may tell beside y.
     `mean_of_extras` says that the mean hangs on these too, and `has_law` that how y scatters is told by `laws`. A
     `pseudo` density is a loss: of rows it says nothing. One that `shrinks` takes a shrinkage prior of its coefficients.
-    `note` is told with every fit.
+    `note` is told with every fit. One that is `distributional` takes a formula of its last extra.
     """
 
     name: str
@@ -69,6 +85,7 @@ class Family(NamedTuple):
     pseudo: bool = False
     note: str = ""
     shrinks: bool = False
+    distributional: bool = False
 
     @property
     def extra(self) -> Extra | None:
@@ -85,9 +102,9 @@ class Family(NamedTuple):
         return not (self.has_law or self.pseudo)
 
 
-NOISE = Extra("noise_scale", has_units=True)
 # What brms, and everybody, calls it.
 SIGMA = "sigma"
+NOISE = Extra("noise_scale", has_units=True, formula_name=SIGMA)
 EXCESS = Extra("overdispersion", "excess", words="variance of y = mean + overdispersion mean^2")
 LOG_NOISE = Extra("noise_scale", words="sd of log y")
 SHAPE = ExtraLaw("log-normal", 0.0, 2.0)
@@ -97,7 +114,11 @@ PRECISION = Extra(
     "precision", prior=ExtraLaw("log-normal", 2.0, 2.0), words="variance of y = mean (1 - mean) / (1 + precision)"
 )
 CUTS = Extra(
-    "cut_points", "ordered", ExtraLaw("normal", 0.0, 10.0), "P(y <= k) = F(cut point k - linear predictor)", size=0
+    "cut_points",
+    "ordered",
+    ExtraLaw("ordered normal", 0.0, 10.0),
+    "P(y <= k) = F(cut point k - linear predictor)",
+    size=0,
 )
 INFLATION = Extra("zero_inflation", "chance", ExtraLaw("uniform"), "chance of a zero that is no count")
 HURDLE = Extra("zero_share", "chance", ExtraLaw("uniform"), "chance of a zero; other counts are truncated at 0")
@@ -111,7 +132,7 @@ CATALOGUE = {
             "logistic", "Logistic regression", "binary", "logit", ratio="odds ratio", reads=("trials",), shrinks=True
         ),
         Family("probit", "Probit regression", "binary", "probit", reads=("trials",), shrinks=True),
-        Family("linear", "Linear regression", "real", "identity", extras=(NOISE,), shrinks=True),
+        Family("linear", "Linear regression", "real", "identity", extras=(NOISE,), shrinks=True, distributional=True),
         Family(
             "student_t",
             "Linear regression with Student-t noise",
@@ -120,6 +141,7 @@ CATALOGUE = {
             extras=(NOISE,),
             log_concave=False,
             shrinks=True,
+            distributional=True,
         ),
         Family("poisson", "Poisson regression", "count", "log", "poisson", ratio="rate ratio", shrinks=True),
         Family(
@@ -253,6 +275,10 @@ ALIASES = {
 BESIDE = ("trials", "censored", "upper")
 TRIALS = 'k successes in n trials: cbind(k, n - k) or p(k, n) on the left of a formula, "trials" beside y in arrays'
 EXTRAS = tuple(dict.fromkeys(extra.name for family in CATALOGUE.values() for extra in family.extras))
+# Names that a formula may have on the left beside the response.
+DISTRIBUTIONAL = tuple(
+    dict.fromkeys(family.extras[-1].formula_name for family in CATALOGUE.values() if family.distributional)
+)
 
 
 def families_of(response: str) -> tuple[str, ...]:

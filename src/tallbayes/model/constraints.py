@@ -53,7 +53,11 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True)
 class Real:
-    """The whole line."""
+    """The whole line.
+
+    >>> float(Real().constrain(-2.0))
+    -2.0
+    """
 
     def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
@@ -73,7 +77,11 @@ class Real:
 
 @dataclass(frozen=True)
 class Positive:
-    """Numbers above zero."""
+    """Numbers above zero.
+
+    >>> float(Positive().constrain(0.0))
+    1.0
+    """
 
     def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
@@ -94,7 +102,11 @@ class Positive:
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers strictly between two bounds."""
+    """Numbers strictly between two bounds.
+
+    >>> float(Interval(0.0, 4.0).constrain(np.float64(0.0)))
+    2.0
+    """
 
     lower: float
     upper: float
@@ -124,7 +136,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Simplex:
-    """Vectors of positive numbers that sum to one, along the last axis."""
+    """Vectors of positive numbers that sum to one, along the last axis.
+
+    >>> [round(float(each), 2) for each in Simplex().constrain(np.zeros(2))]
+    [0.33, 0.33, 0.33]
+    """
 
     def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape[:-1], shape[-1] - 1)
@@ -159,7 +175,11 @@ class Simplex:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Strictly increasing vectors, along the last axis."""
+    """Strictly increasing vectors, along the last axis.
+
+    >>> [float(each) for each in Ordered().constrain(np.zeros(3))]
+    [0.0, 1.0, 2.0]
+    """
 
     def free_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape

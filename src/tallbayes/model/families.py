@@ -30,6 +30,7 @@ from tallbayes.model.parts.making import (
     Given,
     Scale,
     family_model,
+    require_columns,
     require_positive,
     with_extras_of,
 )
@@ -46,7 +47,12 @@ def logistic(prior_scale: Scale = 1.0, intercept_scale: float | None = None, pri
 
 
 def probit(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
-    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta); or y successes in the "trials" of a row."""
+    """Probit regression: y in {0, 1}, P(y = 1) = Phi(eta); or y successes in the "trials" of a row.
+
+    >>> model = probit(prior_scale=2.5, intercept_scale=10.0)
+    >>> model.family
+    'probit'
+    """
     return family_model("probit", densities.probit, prior_scale, intercept_scale, priors=priors)
 
 
@@ -56,15 +62,21 @@ def linear(
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
     priors: Given = None,
+    noise_columns: int = 0,
 ) -> Model:
     """Linear regression: y ~ N(eta, noise_scale^2); noise_scale=None is unknown, half-normal a priori.
 
+    Of the last `noise_columns` of x the log of the noise scale is a linear function, and the mean is not: log sigma =
+    log_noise_scale + z . gamma, gamma the last coefficients, and log_noise_scale ~ N(0, noise_prior_scale^2).
+
     >>> known, unknown = linear(noise_scale=0.5), linear(noise_prior_scale=2.0)
+    >>> of_its_own = linear(noise_columns=1, intercept_scale=10.0)  # rows of x are (x_1, ..., x_d, z)
     """
+    beside = require_columns("noise_columns", noise_columns, noise_scale)
     if noise_scale is None:
-        unknown = densities.linear_unknown
+        unknown, scale = densities.linear_unknown, noise_prior_scale
         return with_extras_of(
-            "linear", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+            "linear", unknown, prior_scale, intercept_scale, noise_scale=scale, priors=priors, beside=beside
         )
     known = require_positive("noise_scale", noise_scale)
     density = partial(densities.linear, known)
@@ -78,13 +90,22 @@ def student_t(
     intercept_scale: float | None = None,
     noise_prior_scale: float = 1.0,
     priors: Given = None,
+    noise_columns: int = 0,
 ) -> Model:
-    """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom."""
+    """Robust regression: (y - eta) / noise_scale has Student's t with known degrees of freedom.
+
+    `noise_columns` are as in `linear`.
+
+    >>> robust = student_t(4.0, intercept_scale=10.0)  # rows {"x": (N, d), "y": (N,)}
+    >>> sorted(robust.constraints)
+    ['noise_scale']
+    """
     freedom = require_positive("degrees_of_freedom", degrees_of_freedom)
+    beside = require_columns("noise_columns", noise_columns, noise_scale)
     if noise_scale is None:
-        unknown = partial(densities.student_t_unknown, freedom)
+        unknown, scale = partial(densities.student_t_unknown, freedom), noise_prior_scale
         model = with_extras_of(
-            "student_t", unknown, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
+            "student_t", unknown, prior_scale, intercept_scale, noise_scale=scale, priors=priors, beside=beside
         )
         return replace(model, noise=Noise("student_t", None, freedom))
     known = require_positive("noise_scale", noise_scale)
@@ -95,7 +116,12 @@ def student_t(
 
 
 def poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
-    """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates."""
+    """Poisson regression of counts with mean exp(eta); an offset of log(exposure) makes it one of rates.
+
+    >>> model = poisson(prior_scale=0.5, intercept_scale=10.0)  # rows may have "offset", log(exposure)
+    >>> model.log_concave
+    True
+    """
     return family_model("poisson", densities.poisson, prior_scale, intercept_scale, priors=priors)
 
 
@@ -105,7 +131,12 @@ def negative_binomial(
     overdispersion_prior_scale: float = 1.0,
     priors: Given = None,
 ) -> Model:
-    """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown."""
+    """Counts with mean mu = exp(eta) and variance mu + overdispersion mu^2, the overdispersion unknown.
+
+    >>> model = negative_binomial(overdispersion_prior_scale=0.5)
+    >>> sorted(model.constraints)
+    ['overdispersion']
+    """
     density, scale = densities.negative_binomial, overdispersion_prior_scale
     return with_extras_of(
         "negative_binomial", density, prior_scale, intercept_scale, overdispersion=scale, priors=priors
@@ -118,6 +149,10 @@ def multinomial(
     """Multinomial logistic regression: y in 0..K-1, P(y = k) proportional to exp(eta_k), eta_0 = 0.
 
     Coefficients are (K - 1, d), the intercept (K - 1,).
+
+    >>> model = multinomial(3, intercept_scale=10.0)  # y is 0, 1 or 2
+    >>> model.layout.heads
+    2
     """
     num_classes = _require_classes(num_classes)
     # One head is a number, not a vector of one.
@@ -129,19 +164,33 @@ def ordinal(num_classes: int, prior_scale: Scale = 1.0, cut_scale: float = 10.0,
     """Cumulative logit: y in 0..K-1 in their order, P(y <= k) = 1 / (1 + exp(-(c_k - eta))), cut points c_0 < c_1 < ...
 
     There is no intercept, which the cut points are.
+
+    >>> model = ordinal(4)  # y is 0, 1, 2 or 3
+    >>> model.layout.extras  # cut points
+    3
     """
     return _ordinal("ordinal", densities.ordinal_logit, num_classes, prior_scale, cut_scale, priors=priors)
 
 
 def ordinal_probit(num_classes: int, prior_scale: Scale = 1.0, cut_scale: float = 10.0, priors: Given = None) -> Model:
-    """Cumulative probit: P(y <= k) = Phi(c_k - eta)."""
+    """Cumulative probit: P(y <= k) = Phi(c_k - eta).
+
+    >>> model = ordinal_probit(4, cut_scale=5.0)
+    >>> sorted(model.constraints)
+    ['cut_points']
+    """
     return _ordinal("ordinal_probit", densities.ordinal_probit, num_classes, prior_scale, cut_scale, priors=priors)
 
 
 def gamma(
     prior_scale: Scale = 1.0, intercept_scale: float | None = None, shape_prior_scale: float = 2.0, priors: Given = None
 ) -> Model:
-    """Gamma regression: y > 0 with mean exp(eta) and variance mean^2 / shape, the shape unknown."""
+    """Gamma regression: y > 0 with mean exp(eta) and variance mean^2 / shape, the shape unknown.
+
+    >>> model = gamma(intercept_scale=10.0, shape_prior_scale=1.0)
+    >>> sorted(model.constraints)
+    ['shape']
+    """
     return with_extras_of(
         "gamma", densities.gamma, prior_scale, intercept_scale, shape=shape_prior_scale, priors=priors
     )
@@ -153,21 +202,36 @@ def beta(
     precision_prior_scale: float = 2.0,
     priors: Given = None,
 ) -> Model:
-    """Beta regression: 0 < y < 1 with mean m = 1 / (1 + exp(-eta)) and variance m (1 - m) / (1 + precision)."""
+    """Beta regression: 0 < y < 1 with mean m = 1 / (1 + exp(-eta)) and variance m (1 - m) / (1 + precision).
+
+    >>> model = beta(intercept_scale=10.0)
+    >>> sorted(model.constraints)
+    ['precision']
+    """
     return with_extras_of(
         "beta", densities.beta, prior_scale, intercept_scale, precision=precision_prior_scale, priors=priors
     )
 
 
 def exponential(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
-    """Times with mean exp(eta) and a constant hazard; "censored" and "upper" beside y say how they are censored."""
+    """Times with mean exp(eta) and a constant hazard; "censored" and "upper" beside y say how they are censored.
+
+    >>> model = exponential(intercept_scale=10.0)  # rows {"x", "y", "censored"}: 1 where y is a time without an end
+    >>> model.family
+    'exponential'
+    """
     return with_extras_of("exponential", times.exponential, prior_scale, intercept_scale, priors=priors)
 
 
 def weibull(
     prior_scale: Scale = 1.0, intercept_scale: float | None = None, shape_prior_scale: float = 1.0, priors: Given = None
 ) -> Model:
-    """Times with mean exp(eta) and a hazard that goes as time^(shape - 1); censored like those of `exponential`."""
+    """Times with mean exp(eta) and a hazard that goes as time^(shape - 1); censored like those of `exponential`.
+
+    >>> model = weibull(intercept_scale=10.0, shape_prior_scale=0.5)
+    >>> sorted(model.constraints)
+    ['shape']
+    """
     return with_extras_of(
         "weibull", times.weibull, prior_scale, intercept_scale, shape=shape_prior_scale, priors=priors
     )
@@ -176,7 +240,12 @@ def weibull(
 def log_normal(
     prior_scale: Scale = 1.0, intercept_scale: float | None = None, noise_prior_scale: float = 1.0, priors: Given = None
 ) -> Model:
-    """Times with log y ~ N(eta, noise_scale^2); censored like those of `exponential`."""
+    """Times with log y ~ N(eta, noise_scale^2); censored like those of `exponential`.
+
+    >>> model = log_normal(intercept_scale=10.0, noise_prior_scale=2.0)
+    >>> sorted(model.constraints)
+    ['noise_scale']
+    """
     return with_extras_of(
         "log_normal", times.log_normal, prior_scale, intercept_scale, noise_scale=noise_prior_scale, priors=priors
     )
@@ -185,7 +254,12 @@ def log_normal(
 def zero_inflated_poisson(
     prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None
 ) -> Model:
-    """Poisson counts with mean exp(eta), in place of which a zero stands with a chance `zero_inflation`."""
+    """Poisson counts with mean exp(eta), in place of which a zero stands with a chance `zero_inflation`.
+
+    >>> model = zero_inflated_poisson(intercept_scale=10.0)
+    >>> sorted(model.constraints)
+    ['zero_inflation']
+    """
     return with_extras_of(
         "zero_inflated_poisson", densities.zero_inflated_poisson, prior_scale, intercept_scale, priors=priors
     )
@@ -197,7 +271,12 @@ def zero_inflated_negative_binomial(
     overdispersion_prior_scale: float = 1.0,
     priors: Given = None,
 ) -> Model:
-    """The same with negative binomial counts."""
+    """The same with negative binomial counts.
+
+    >>> model = zero_inflated_negative_binomial(intercept_scale=10.0)
+    >>> sorted(model.constraints)
+    ['overdispersion', 'zero_inflation']
+    """
     name, density = "zero_inflated_negative_binomial", densities.zero_inflated_negative_binomial
     return with_extras_of(
         name, density, prior_scale, intercept_scale, overdispersion=overdispersion_prior_scale, priors=priors
@@ -205,7 +284,12 @@ def zero_inflated_negative_binomial(
 
 
 def hurdle_poisson(prior_scale: Scale = 1.0, intercept_scale: float | None = None, priors: Given = None) -> Model:
-    """A zero with the chance `zero_share`, else a count of one or more: Poisson with mean exp(eta), truncated at 0."""
+    """A zero with the chance `zero_share`, else a count of one or more: Poisson with mean exp(eta), truncated at 0.
+
+    >>> model = hurdle_poisson(intercept_scale=10.0)
+    >>> sorted(model.constraints)
+    ['zero_share']
+    """
     return with_extras_of("hurdle_poisson", densities.hurdle_poisson, prior_scale, intercept_scale, priors=priors)
 
 
@@ -215,7 +299,12 @@ def hurdle_negative_binomial(
     overdispersion_prior_scale: float = 1.0,
     priors: Given = None,
 ) -> Model:
-    """The same with negative binomial counts."""
+    """The same with negative binomial counts.
+
+    >>> model = hurdle_negative_binomial(intercept_scale=10.0)
+    >>> sorted(model.constraints)
+    ['overdispersion', 'zero_share']
+    """
     name, density = "hurdle_negative_binomial", densities.hurdle_negative_binomial
     return with_extras_of(
         name, density, prior_scale, intercept_scale, overdispersion=overdispersion_prior_scale, priors=priors
@@ -233,6 +322,10 @@ def quantile(
     """The quantile of y at a `level`, by a check loss that is smooth over `smoothing` noise scales: a pseudo-posterior.
 
     The loss is that of an asymmetric Laplace law, which the rows are not said to have.
+
+    >>> upper = quantile(0.9, intercept_scale=10.0)
+    >>> upper.family
+    'quantile'
     """
     for name, value in (("level", level), ("smoothing", smoothing)):
         if isinstance(value, bool) or not 0 < value < 1:

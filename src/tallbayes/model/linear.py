@@ -8,6 +8,9 @@ q heads have coefficients of their own (one, or one for every class but the firs
 rows share, such as the log of a noise scale. With one head and no extras eta is a number, and so are l' and l''. A row
 is {"x": (p,)}, and where coefficients are `Indexed` also {"codes": (c,)}: the places of those whose columns are 1 in
 this row, as each category has one, without ever writing its zeros down. Without columns there is no x.
+
+The last `beside` columns of x may be those of the last extra, which is a linear predictor of its own then, with s for
+its intercept: log sigma = z . gamma + s. Their coefficients are the last ones of B, of one head.
 """
 
 from __future__ import annotations
@@ -70,6 +73,8 @@ class Layout:
     intercept: bool = False
     extras: int = 0
     indexed: Indexed | None = None
+    # What the program of a row shows already.
+    beside: int = field(default=0, repr=False)
 
     @property
     def is_scalar(self) -> bool:
@@ -97,20 +102,33 @@ class Layout:
         eta = self.combine(rows, theta[:end].reshape(q, -1))
         if self.intercept:
             eta += theta[end : end + q]
-        extras = theta[theta.size - self.extras :]
-        return jnp.concatenate([eta, jnp.broadcast_to(extras, (*eta.shape[:-1], self.extras))], axis=-1)
+        extras = jnp.broadcast_to(theta[theta.size - self.extras :], (*eta.shape[:-1], self.extras))
+        if self.beside:
+            extras = extras.at[..., -1].add(self.shift(rows, theta[:end]))
+        return jnp.concatenate([eta, extras], axis=-1)
+
+    def shift(self, rows: Any, coefficients: jax.Array) -> jax.Array:
+        """z . gamma, by which a row moves the last extra."""
+        return rows["x"][..., -self.beside :] @ coefficients[-self.beside :]
 
     def combine(self, rows: Any, coefficients: jax.Array) -> jax.Array:
         """B x, and what codes name of B: (...,) for coefficients (d,), (..., q) for (q, d)."""
+        x = rows["x"][..., : -self.beside] if self.beside else rows.get("x")
         if self.indexed is None:
-            return rows["x"] @ coefficients.T
-        columns, codes = np.array(self.indexed.columns, int), rows["codes"]
+            return x @ (coefficients[..., : -self.beside] if self.beside else coefficients).T
+        columns, codes = np.array(self.own_columns, int), rows["codes"]
         named = jnp.sum(_named(coefficients.T, codes), axis=codes.ndim - 1)
-        return named + rows["x"] @ coefficients[..., columns].T if self.indexed.columns else named
+        return named + x @ coefficients[..., columns].T if self.own_columns else named
+
+    @property
+    def own_columns(self) -> tuple[int, ...]:
+        """The places of the coefficients of the heads' columns of x, where codes name others."""
+        assert self.indexed is not None
+        return self.indexed.columns[: len(self.indexed.columns) - self.beside]
 
     def pull_back(self, rows: Any, slopes: jax.Array) -> jax.Array:
         """A^T l', summed over rows."""
-        if self.indexed is not None:
+        if self.indexed is not None or self.beside:
             parts = self._parts(rows)
             total = jnp.zeros(self.dimension(rows), slopes.dtype)
             for part, slope in zip(parts, [slopes] if self.is_scalar else slopes.T, strict=True):
@@ -190,7 +208,7 @@ class Layout:
 
     def add_curvature(self, total: jax.Array, rows: Any, bends: jax.Array) -> jax.Array:
         """A^T l'' A, summed over rows, added to a total."""
-        if self.indexed is None:
+        if self.indexed is None and not self.beside:
             return total + self._curvature(rows["x"], bends)
         bends = bends[:, None, None] if self.is_scalar else bends
         parts = self._parts(rows)
@@ -223,8 +241,8 @@ class Layout:
         """The rows of A, predictor by predictor."""
         d, dimension = self.width(rows), self.dimension(rows)
         x = rows["x"] if "x" in rows else jnp.zeros((len(rows["codes"]), 0), rows["y"].dtype)
-        columns = np.arange(d) if self.indexed is None else np.array(self.indexed.columns, int)
-        values, parts = self._with_ones(x), []
+        columns = np.arange(d - self.beside) if self.indexed is None else np.array(self.own_columns, int)
+        values, parts = self._with_ones(x[:, : x.shape[1] - self.beside]), []
         for head in range(self.heads):
             places = np.append(head * d + columns, [self.heads * d + head] * self.intercept).astype(int)
             codes = None
@@ -232,7 +250,11 @@ class Layout:
                 codes = jnp.where(rows["codes"] < d, rows["codes"] + head * d, dimension)
             parts.append(Terms(values, places, codes))
         ones = jnp.ones_like(x, shape=(*x.shape[:-1], 1))
-        return parts + [Terms(ones, np.array([dimension - self.extras + e]), None) for e in range(self.extras)]
+        parts += [Terms(ones, np.array([dimension - self.extras + e]), None) for e in range(self.extras)]
+        if self.beside:
+            moved = jnp.concatenate([x[:, x.shape[1] - self.beside :], ones], axis=1)
+            parts[-1] = Terms(moved, np.array([*range(d - self.beside, d), dimension - 1]), None)
+        return parts
 
     def _with_ones(self, x: jax.Array) -> jax.Array:
         return jnp.concatenate([x, jnp.ones_like(x, shape=(len(x), 1))], axis=1) if self.intercept else x

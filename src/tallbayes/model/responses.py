@@ -42,6 +42,9 @@ def check_regression(
     if np.ndim(prior_scale) and np.shape(prior_scale) != (width,):
         got = f"shape {np.shape(prior_scale)}"
         raise ModelError(explain(f"{width} prior scales, one a column of x", got, "one number for all"))
+    if layout.beside > width:
+        got = f"{width}, of which {layout.beside} are those of the noise scale"
+        raise DataError(explain("columns of x", got, "the columns of the mean, and after them those of the noise"))
     beside = _beside(reads, data, len(y))
     check_response(y, beside)
     numbers = {name: _as_floats(np.asarray(data[name])) for name in ("x", "y", "offset", *beside) if name in data}

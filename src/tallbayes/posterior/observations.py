@@ -11,7 +11,8 @@ the Monte Carlo errors what a skewness of one would do:
 
     |z^2 - 1| / 6 (sd of the mean / sd of the noise)^3    in sds of the observation, at an end z of them away
 
-which is next to nothing where rows are many. Ends of counts are whole numbers, and err by whole numbers or not at all.
+which is next to nothing where rows are many. Where the noise scale has columns of its own, s is that of the row.
+Ends of counts are whole numbers, and err by whole numbers or not at all.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ EXPONENTIAL = FamilyResponse(Wanted("poisson"), Layout())
 
 
 class NoiseScale(NamedTuple):
-    """Over the posterior: mean and sd of s, and E exp(2 s) with its error; of one that is known the sd is 0."""
+    """Over the posterior: mean and sd of s, and E exp(2 s) with its error, of all rows or of each; of one that is known
+    the sd is 0."""
 
-    mean: float
-    sd: float
-    square: float
-    square_error: float
+    mean: Any
+    sd: Any
+    square: Any
+    square_error: Any
 
     @classmethod
     def known(cls, value: float) -> NoiseScale:
@@ -62,9 +64,17 @@ class NoiseScale(NamedTuple):
         line[0, -1] = 2.0
         rows = line, np.zeros(1)
         found = make_predictor(posterior, EXPONENTIAL, rows).all(rows)
-        square, sd = float(found.mean[0, 0]), float(found.sd[0, 0])
+        return cls.of_squares(float(found.mean[0, 0]), float(found.sd[0, 0]), float(found.error[0, 0]))
+
+    @classmethod
+    def of_squares(cls, square: Any, sd: Any, error: Any) -> NoiseScale:
+        """By the mean and sd of exp(2 s), and the error of the mean."""
         variance = np.log1p((sd / square) ** 2)
-        return cls((np.log(square) - variance / 2) / 2, np.sqrt(variance) / 2, square, float(found.error[0, 0]))
+        return cls((np.log(square) - variance / 2) / 2, np.sqrt(variance) / 2, square, error)
+
+    def part(self, rows: Any) -> NoiseScale:
+        """Of some of the rows."""
+        return NoiseScale(*(each[rows] for each in self)) if np.ndim(self.mean) else self
 
 
 @dataclass(eq=False)
@@ -80,6 +90,8 @@ class Observer:
 
     def __call__(self, found: Prediction, rows: Any) -> Observation:
         """Of predictions by (rows, outputs), of which the first is that of the mean."""
+        if self.kind.layout.beside and len(found.mean):
+            self.scale = self._by_row(rows[0])
         mean, sd, error, sd_error = (each[:, 0] for each in (found.mean, found.sd, found.error, found.sd_error))
         if self.noise.facts.response == "binary":
             return of_indicator(mean, error)
@@ -95,12 +107,23 @@ class Observer:
         (lower, one), (upper, other) = ends
         return Observation(total, total_error, lower, upper, np.maximum(one, other), self.probability)
 
+    def _by_row(self, x: Any) -> NoiseScale:
+        """Of rows whose noise has columns of its own: of the lines 2 (z, 1)."""
+        beside, d = self.kind.layout.beside, x.shape[1]
+        lines = np.zeros((len(x), len(self.posterior.anchor.mode)))
+        lines[:, d - beside : d], lines[:, -1] = 2 * np.asarray(x[:, d - beside :], np.float64), 2.0
+        doubled = lines, np.zeros(len(x))
+        self.excess = self.excess or make_predictor(self.posterior, EXPONENTIAL, doubled)
+        found = self.excess.all(doubled)
+        return NoiseScale.of_squares(found.mean[:, 0], found.sd[:, 0], found.error[:, 0])
+
     def _noise(self, mean: Floats, error: Floats, rows: Any) -> tuple[Floats, Floats]:
         """E Var(y | theta) by row, and its error."""
         if not self.noise.is_count:
             assert self.scale is not None
             unit = self.noise.unit_variance
-            return np.full(len(mean), unit * self.scale.square), np.full(len(mean), unit * self.scale.square_error)
+            square, square_error = (np.broadcast_to(each, len(mean)) for each in self.scale[2:])
+            return unit * square, unit * square_error
         if self.scale is None or not len(mean):
             return np.maximum(mean, 0.0), error
         # a mu^2 = exp(s + 2 eta)
@@ -119,7 +142,7 @@ class Observer:
             spread = np.sqrt(np.log1p((sd / mean) ** 2))
             centre = np.log(mean) - spread**2 / 2
         elif self.scale is not None:
-            unit = np.full(len(mean), np.sqrt(self.scale.square))
+            unit = np.broadcast_to(np.sqrt(self.scale.square), len(mean))
             total = np.hypot(unit, sd)
         slope = np.clip(self._slope(rows), -spread, spread)
         return Law(self.noise, self.scale, mean, total, sd / unit, centre, spread, slope)
@@ -129,6 +152,8 @@ class Observer:
         x, anchor, layout = rows[0], self.posterior.anchor, self.kind.layout
         if not layout.extras or anchor.is_diagonal:
             return np.zeros(len(x))
+        if layout.beside:
+            return self._slope_by_row(np.asarray(x, np.float64))
         last = np.eye(1, len(anchor.mode), len(anchor.mode) - 1)[0]
         arrow = isinstance(anchor.precision, Arrowhead)
         along = (anchor.displacements(anchor.whitener.pull_back(last)) if arrow else anchor.covariance[-1]) / anchor.sd[
@@ -136,6 +161,16 @@ class Observer:
         ]
         d = x.shape[1]
         return np.asarray(x @ along[:d] + (along[d] if layout.intercept else 0.0), np.float64)
+
+    def _slope_by_row(self, x: Floats) -> Floats:
+        """With s of the row itself."""
+        anchor, layout, d = self.posterior.anchor, self.kind.layout, x.shape[1]
+        moving = np.arange(d) >= d - layout.beside
+        mean, scale = np.zeros((2, len(x), len(anchor.mode)))
+        mean[:, :d], scale[:, :d] = np.where(moving, 0.0, x), np.where(moving, x, 0.0)
+        mean[:, d : d + layout.intercept], scale[:, -1] = 1.0, 1.0
+        a, b = (anchor.whitener.pull_back(each) for each in (mean, scale))
+        return np.asarray(np.sum(a * b, axis=1) / np.linalg.norm(b, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +192,7 @@ class Law:
         value, slack = np.full(len(self.mean), np.nan), np.full(len(self.mean), np.inf)
         fine = np.isfinite(self.total) & np.isfinite(self.centre) & np.isfinite(self.spread) & (self.total > 0)
         # In sds of the noise where that is least: at two sds below the mean of s.
-        moved = 0.0 if self.scale is None else self.scale.sd
+        moved = 0.0 if self.scale is None else np.max(self.scale.sd)
         width = self.width * np.exp(moved**2 + 2 * moved)
         for narrow, wide in pairwise([-1.0, *NODES, np.inf]):
             rows = np.flatnonzero(fine & (width > narrow) & (width <= wide))
@@ -168,7 +203,7 @@ class Law:
 
     def _part(self, rows: np.ndarray) -> Law:
         arrays = self.mean, self.total, self.width, self.centre, self.spread, self.slope
-        return Law(self.noise, self.scale, *(each[rows] for each in arrays))
+        return Law(self.noise, None if self.scale is None else self.scale.part(rows), *(each[rows] for each in arrays))
 
     def _end(self, tail: float, nodes: Any, error: Floats, total_error: Floats) -> tuple[Floats, Floats]:
         if not self.noise.is_count:
@@ -190,9 +225,9 @@ class Law:
         """F(y) of these rows."""
         centre, spread, slope = self.centre[rows], self.spread[rows], self.slope[rows]
         rest = np.sqrt(np.maximum(spread**2 - slope**2, 0.0))
-        total = np.zeros(len(centre))
+        total, own = np.zeros(len(centre)), None if self.scale is None else self.scale.part(rows)
         for t, weight in zip(*self._scale_nodes(), strict=True):
-            scale: Any = None if self.scale is None else np.exp(self.scale.mean + self.scale.sd * t)
+            scale: Any = None if own is None else np.exp(own.mean + own.sd * t)
             eta = centre + slope * t
             if self.noise.family == "linear":
                 total += weight * self.noise.standard_cdf((y - eta) / np.hypot(scale, rest))
@@ -203,7 +238,7 @@ class Law:
 
     def _scale_nodes(self) -> Any:
         # The CDFs change over an sd of log scale about as much as over three sds of the noise.
-        return _nodes(0.0 if self.scale is None else 3 * self.scale.sd)
+        return _nodes(0.0 if self.scale is None else 3 * float(np.max(self.scale.sd)))
 
     def _solve(self, tail: float, nodes: Any) -> Floats:
         """By secants, between ends that are known, on the scale on which F would be a line were there noise alone."""
@@ -256,7 +291,7 @@ def make_observer(posterior: Posterior, kind: Kind, noise: Noise | None, probabi
     scale = None
     if noise.facts.extra is not None:
         if kind.layout.extras:
-            scale = NoiseScale.of(posterior)
+            scale = NoiseScale.of(posterior) if not kind.layout.beside else NoiseScale.known(1.0)
         elif noise.scale is not None:
             scale = NoiseScale.known(noise.scale)
         else:

@@ -79,13 +79,16 @@ class FamilyResponse(NamedTuple):
 
     def predictors(self, x: jax.Array, theta: jax.Array) -> jax.Array:
         """A theta for points (points, dimension): (heads and perhaps extras, rows, points)."""
-        q, d = self.layout.heads, x.shape[1]
-        parts = [x @ theta[:, head * d : (head + 1) * d].T for head in range(q)]
+        q, d, beside = self.layout.heads, x.shape[1], self.layout.beside
+        own = x[:, : d - beside]
+        parts = [own @ theta[:, head * d : (head + 1) * d - beside].T for head in range(q)]
         if self.layout.intercept:
             parts = [part + theta[:, q * d + head] for head, part in enumerate(parts)]
         if self.wanted.reads_extras:
             shared = theta[:, theta.shape[1] - self.layout.extras :]
             parts += [jnp.broadcast_to(each, parts[0].shape) for each in shared.T]
+            if beside:
+                parts[-1] = parts[-1] + x[:, d - beside :] @ theta[:, d - beside : d].T
         return jnp.stack(parts)
 
     def centre(self, rows: Any, mode: jax.Array) -> jax.Array:
@@ -128,12 +131,14 @@ class FamilyResponse(NamedTuple):
         if not isinstance(columns, ArrowWhitening):
             return self.predictors(x, columns)
         ones, extras = jnp.ones((len(x), self.layout.intercept)), jnp.zeros((len(x), self.layout.extras))
-        parts = [jnp.concatenate([x, ones, extras], axis=1)]
+        moving = jnp.arange(x.shape[1]) >= x.shape[1] - self.layout.beside
+        parts = [jnp.concatenate([jnp.where(moving, 0.0, x), ones, extras], axis=1)]
         if self.wanted.reads_extras:
             nothing = jnp.zeros_like(parts[0])
             parts += [
                 nothing.at[:, nothing.shape[1] - self.layout.extras + e].set(1.0) for e in range(self.layout.extras)
             ]
+            parts[-1] = parts[-1].at[:, : x.shape[1]].add(jnp.where(moving, x, 0.0))
         return jnp.stack([columns.pull_back(part) for part in parts])
 
     def _by_draws(self, rows: Any, centre: jax.Array, columns: jax.Array, rule: LaplaceRule) -> Base:

@@ -215,6 +215,9 @@ def merge_ledgers(into: str | Path, *others: str | Path) -> int:
     """Put all blocks of the others on record in the first, which may be new; how many it did not have.
 
     They must be of the same problem: same model, rows, method and versions. Seeds may differ.
+
+    >>> merge_ledgers("all.ledger", "monday.ledger", "tuesday.ledger")  # doctest: +SKIP
+    1024
     """
     with open_ledger(into) as ledger:
         return sum(ledger.merge(Path(other)) for other in others)

@@ -199,7 +199,7 @@ def _categories(result: Result, column: str, a: Any, b: Any) -> Line:
             weights[name] = weights.get(name, 0.0) + sign
         elif level != levels[0]:
             raise InputError(explain(f"{column!r} coded against its first category", name, "compare two rows instead"))
-    if any(factor in name.split(":")[0] and ":" in name for name in encoding.coding.names):
+    if any(factor in name.split(":")[0] and ":" in name for name in encoding.coding.parts[0].names):
         hint = "compare two rows, which say at which values of the others"
         raise InputError(explain(f"{column!r} without interactions", "a formula that has one", hint))
     return str(a), str(b), _straight(result, _by_label(result, weights)), ratio_name(result)
@@ -225,7 +225,9 @@ def _between_rows(result: Result, a: Mapping[str, Any], b: Mapping[str, Any]) ->
         own = (x[0] - x[1]) * np.array(encoding.scales)
         return _sum(result, {name: float(each) for name, each in zip(encoding.coding.names, own, strict=True) if each})
     direction = np.zeros(len(kept_posterior(result).anchor.mode))
-    direction[: x.shape[1]] = (x[0] - x[1]) * encoding.response_scale
+    # Columns of the noise move no mean.
+    mean = x.shape[1] - encoding.coding.beside
+    direction[:mean] = (x[0] - x[1])[:mean] * encoding.response_scale
     return ReportedLine(direction, 0.0)
 
 

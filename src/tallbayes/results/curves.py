@@ -25,7 +25,7 @@ from tallbayes.posterior.reported import StoredReader
 from tallbayes.posterior.signed_draws import signed_quantiles
 from tallbayes.results.fitted import family_of, has_smooths, kept_posterior
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import CoefficientSum
+from tallbayes.results.smooths.predictions import CoefficientSum
 from tallbayes.rows.columns import kind_of
 from tallbayes.rows.sources import open_source
 from tallbayes.structure import Structure

@@ -113,7 +113,9 @@ def formula_of(result: Result) -> str | None:
         return None
     encoding: Any = result.encoding
     bars = "".join(f" + {group['term']['text']}" for group in encoding.get("groups", ()))
-    return f"{encoding['response']} ~ {encoding['coding']['right']}{bars}"
+    second: Any = encoding["coding"].get("second")
+    beside = "" if second is None else f"; {second['name']} ~ {second['coding']['right']}"
+    return f"{encoding['response']} ~ {encoding['coding']['right']}{bars}{beside}"
 
 
 def attributes(result: Result) -> dict[str, Any]:

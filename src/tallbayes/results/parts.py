@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from tallbayes.model.linear import Layout
 from tallbayes.moments import Floats
 from tallbayes.structure import Structure
 
@@ -94,6 +95,7 @@ class Regression:
     """The family of a regression, and where its predictors stand in theta; see `linear`.
 
     Fitted was (x - means) / scales where columns were standardised, and so the response; `noise_scale` if it was known.
+    The last `beside` columns are those of the log of the noise scale.
     """
 
     family: str
@@ -106,6 +108,12 @@ class Regression:
     response_scale: float = 1.0
     noise_scale: float | None = None
     degrees_of_freedom: float | None = None
+    beside: int = 0
+
+    @property
+    def layout(self) -> Layout:
+        """Of rows whose columns are all written down."""
+        return Layout(self.heads, self.intercept, self.extras, beside=self.beside)
 
 
 @dataclass(frozen=True, eq=False)

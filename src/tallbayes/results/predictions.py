@@ -18,7 +18,6 @@ import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.model.catalogue import Family
-from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.model.noise import Noise
 from tallbayes.model.parts.laws import LAWS
@@ -30,7 +29,7 @@ from tallbayes.results.fitted import excess_width, family_of, has_smooths, kept_
 from tallbayes.results.groups.predictions import mixed_stream, own_stream
 from tallbayes.results.new_rows import Asked, NewRows, array_rows, encoded_rows, kept_arrays, notes_of, stored_parts
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import smooth_stream
+from tallbayes.results.smooths.predictions import smooth_stream
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.columns import one_line, require
 from tallbayes.rows.formats import WRITERS
@@ -114,7 +113,7 @@ def _kind(result: Result, ks: tuple[int, ...]) -> FamilyResponse | OwnResponse:
     regression, family = result.regression, family_of(result)
     if regression is not None and family is not None:
         _require_counts(family, ks)
-        layout = Layout(regression.heads, regression.intercept, regression.extras)
+        layout = regression.layout
         return FamilyResponse(Wanted(family.name, ks, excess_width(result)), layout)
     if live is None or live[0].predict is None:
         hint = "tb.Model(..., predict=lambda theta, row: ...), in the process that made the result"

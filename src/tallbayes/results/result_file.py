@@ -43,7 +43,12 @@ def save(result: Result, path: str | Path) -> None:
 
 
 def load(path: str | Path) -> Result:
-    """Read a result back; a file that is not a whole result raises ResultFileError."""
+    """Read a result back; a file that is not a whole result raises ResultFileError.
+
+    >>> result.save(folder / "again.tallbayes")  # that of the example of `Result`
+    >>> load(folder / "again.tallbayes").converged
+    True
+    """
     try:
         # Opened here, since np.load leaves a file that is no zip open.
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:

@@ -68,7 +68,7 @@ class Term:
 
     @property
     def is_intercept(self) -> bool:
-        return not self.factor and self.label.split("[")[0].split(".")[-1] in INTERCEPTS
+        return not self.factor and re.split("[.:]", self.label.split("[")[0])[-1] in INTERCEPTS
 
     @property
     def is_extra(self) -> bool:
@@ -103,12 +103,24 @@ class _Coded:
     columns: frozenset[str]
     classes: tuple[str, ...]
     alone: frozenset[str] | None = None
+    # The parameter that a second formula is of, and what is said of its columns.
+    second: str = ""
+    beside: _Coded | None = None
 
     @classmethod
     def of(cls, encoding: Any) -> _Coded:
         if encoding is None:
             return cls({}, frozenset(), ())
-        coding, parts = encoding["coding"], {}
+        coding, second = encoding["coding"], encoding["coding"].get("second")
+        if second is None:
+            return cls._of_coding(coding, encoding)
+        width = len(coding["names"]) - len(second["coding"]["names"])
+        first = cls._of_coding({**coding, "names": coding["names"][:width]}, encoding)
+        return replace(first, second=second["name"], beside=cls._of_coding(second["coding"], {}))
+
+    @classmethod
+    def _of_coding(cls, coding: Any, encoding: Any) -> _Coded:
+        parts: dict[str, _Part] = {}
         columns = frozenset(coding.get("names", ()))
         for factor, levels in coding.get("categories", {"items": ()})["items"]:
             missing = [level for level in levels if f"{factor}[T.{level}]" not in columns]
@@ -144,6 +156,11 @@ class _Coded:
         return [self._part(each) for each in ([column] if column in self.parts else _factors(column))]
 
     def term(self, name: str) -> Term:
+        if self.beside is not None and name.startswith(f"{self.second}:"):
+            own = self.beside.term(name.removeprefix(f"{self.second}:"))
+            if own.factor:
+                return replace(own, name=name, factor=f"{self.second} by {own.factor}", is_alone=False)
+            return replace(own, name=name, label=name, is_alone=False)
         column, head = self._by_class(name)
         base = self.classes[0] if head else ""
         if column in (*EXTRAS, *INTERCEPTS) or is_group_scale(column):

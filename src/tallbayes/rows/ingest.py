@@ -51,8 +51,11 @@ def ingest(
     `out` is replaced, and an unfinished one of other files is thrown away. `progress` is called with looks: stage,
     share of it, rows, bytes, seconds.
 
-        table = tb.ingest("flights-*.parquet", "flights.table")
-        tb.fit("late ~ hour + C(carrier)", table, tolerance=0.01)
+    >>> text = "late,hour\\n" + "".join(f"{k % 3},{k % 24}\\n" for k in range(100))
+    >>> _ = (folder / "flights.csv").write_text(text)
+    >>> table = ingest(folder / "flights.csv", folder / "flights.table")
+    >>> table.num_rows  # for tb.fit("late ~ hour", table)
+    100
     """
     files = list_files(paths)
     asked = _asked(files, columns)

@@ -165,6 +165,10 @@ def open_table(path: str | Path, verify: bool = True) -> Stored:
 
     A header that is torn, a file that is missing, cut or changed is a TableError that names it. With `verify=False`
     only sizes are looked at.
+
+    >>> table = tb.write_table(folder / "some.table", {"x": np.ones((10, 2)), "y": np.arange(10.0)})
+    >>> open_table(folder / "some.table").num_rows
+    10
     """
     path = Path(path).absolute()
     header = path / HEADER

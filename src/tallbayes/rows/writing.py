@@ -42,8 +42,10 @@ def write_table(
     Floats are stored as float32 where that is enough, whole numbers and bools as int32. Rows are put in random order
     in bounded memory, and their numbers kept, unless they are declared to be `shuffled` already.
 
-        table = tb.write_table("rows.table", {"x": X, "y": y})
-        result = tb.estimate(tb.families.logistic(), table, tolerance=0.01)
+    >>> x = np.arange(100.0)[:, None]
+    >>> table = write_table(folder / "rows.table", {"x": x, "y": x[:, 0] > 50})
+    >>> table.num_rows, [field.name for field in table.fields]  # for tb.estimate(..., table)
+    (100, ['x', 'y'])
     """
     if not isinstance(path, str | os.PathLike):
         hint = 'tb.write_table("rows.table", {"x": X, "y": y}): the path comes first'

@@ -21,7 +21,13 @@ from tallbayes.sampler.roles import Sampling
 
 @dataclass(frozen=True)
 class Synchronous:
-    """One coarse path; variance decays like h, or h^2 while the gradient's noise is invisible."""
+    """One coarse path; variance decays like h, or h^2 while the gradient's noise is invisible.
+
+    >>> import tallbayes as tb
+    >>> method = tb.Multilevel(coupling=Synchronous("coin"))  # for tb.estimate(..., method=method)
+    >>> method.coupling.num_coarse
+    1
+    """
 
     pick: str = "union"
 
@@ -58,7 +64,12 @@ class Synchronous:
 
 @dataclass(frozen=True)
 class Antithetic:
-    """Two coarse paths whose minibatch errors cancel on average; variance decays like h^2."""
+    """Two coarse paths whose minibatch errors cancel on average; variance decays like h^2.
+
+    >>> import tallbayes as tb
+    >>> tb.Multilevel().coupling == Antithetic()
+    True
+    """
 
     num_coarse = 2
     variance_rate = 2.0

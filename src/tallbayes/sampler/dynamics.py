@@ -23,7 +23,12 @@ from tallbayes.programs.later import jax, jnp
 
 @dataclass(frozen=True)
 class Euler:
-    """Euler and Maruyama's explicit step; stable for h < 2 / lambda_max, best below a quarter of that."""
+    """Euler and Maruyama's explicit step; stable for h < 2 / lambda_max, best below a quarter of that.
+
+    >>> import tallbayes as tb
+    >>> tb.Multilevel(dynamics=Euler()).dynamics.coefficients(0.5).round(1).tolist()
+    [0.5, 1.0]
+    """
 
     whitened = False
 
@@ -46,7 +51,12 @@ class Euler:
 
 @dataclass(frozen=True)
 class Exponential:
-    """The Gaussian part exactly, the remainder explicitly and tamed; for a Gaussian posterior exact at any h."""
+    """The Gaussian part exactly, the remainder explicitly and tamed; for a Gaussian posterior exact at any h.
+
+    >>> import tallbayes as tb
+    >>> tb.Anchored(dynamics=Exponential(bound=4.0)).dynamics.bound
+    4.0
+    """
 
     bound: float = 2.0
 

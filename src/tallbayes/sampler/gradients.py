@@ -112,7 +112,11 @@ class CentredRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Full:
-    """The exact gradient, all N rows every step."""
+    """The exact gradient, all N rows every step.
+
+    >>> import tallbayes as tb
+    >>> method = tb.Multilevel(gradient=Full())  # for tb.estimate(..., method=method)
+    """
 
     batch_size: None = field(default=None, init=False)
     sampling: Sampling = field(default=WithReplacement(), init=False, repr=False)
@@ -123,7 +127,11 @@ class Full:
 
 @dataclass(frozen=True)
 class Plain:
-    """Minibatch gradient scaled by N/n; its noise swamps coarse levels."""
+    """Minibatch gradient scaled by N/n; its noise swamps coarse levels.
+
+    >>> Plain(batch_size=10)
+    Plain(batch_size=10, sampling=WithReplacement())
+    """
 
     batch_size: int
     sampling: Sampling = WithReplacement()
@@ -137,7 +145,11 @@ class Plain:
 
 @dataclass(frozen=True)
 class ControlVariate:
-    """Differences from the gradient at the mode; noise grows like |theta - theta_0|."""
+    """Differences from the gradient at the mode; noise grows like |theta - theta_0|.
+
+    >>> ControlVariate(batch_size=10)
+    ControlVariate(batch_size=10, sampling=WithReplacement())
+    """
 
     batch_size: int
     sampling: Sampling = WithReplacement()
@@ -173,6 +185,9 @@ class Blend:
 
     `partner` is ControlVariate (quieter) or Plain (the paper's); `radius` is in posterior sds, 2 sqrt(d)
     unless given.
+
+    >>> Blend(batch_size=10, partner=Plain, radius=3.0).radius
+    3.0
     """
 
     batch_size: int

@@ -18,7 +18,12 @@ Draws = Callable[[int, Any], Any]
 
 @dataclass(frozen=True)
 class WithReplacement:
-    """n independent uniform indices."""
+    """n independent uniform indices.
+
+    >>> import tallbayes as tb
+    >>> tb.Taylor(batch_size=10).sampling == WithReplacement()
+    True
+    """
 
     independent_entries = True
     reads_neighbours = False
@@ -35,7 +40,13 @@ class WithReplacement:
 
 @dataclass(frozen=True)
 class WithoutReplacement:
-    """n distinct indices, every subset equally likely (Floyd's algorithm: n draws whatever N is)."""
+    """n distinct indices, every subset equally likely (Floyd's algorithm: n draws whatever N is).
+
+    >>> import tallbayes as tb
+    >>> gradient = tb.Taylor(batch_size=10, sampling=WithoutReplacement())
+    >>> gradient.sampling.independent_entries
+    False
+    """
 
     independent_entries = False
     reads_neighbours = False
@@ -62,6 +73,11 @@ class Blocks:
     """n consecutive rows of a once-shuffled table, from a uniform start and wrapped at the end.
 
     One random integer a step, and memory is read in order.
+
+    >>> import tallbayes as tb
+    >>> gradient = tb.Taylor(batch_size=10, sampling=Blocks())
+    >>> gradient.sampling.reads_neighbours
+    True
     """
 
     independent_entries = False

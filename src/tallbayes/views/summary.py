@@ -12,7 +12,7 @@ and a line says what to do about it. `text` tells everything else.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import inf
 from typing import Any
 
@@ -25,6 +25,7 @@ from tallbayes.results.groups.effects import found_effects
 from tallbayes.results.groups.partition import known_partition
 from tallbayes.results.parts import Mode
 from tallbayes.results.result import Result
+from tallbayes.results.smooths.smoothness import hidden_names, smooths
 from tallbayes.views.groups import about_effects, about_partition, effect_tables, partition_table
 from tallbayes.views.headline import UNITS, accuracy, headline
 from tallbayes.views.numbers import UNKNOWN, neat
@@ -92,11 +93,11 @@ def _tables(result: Result, ends: Ends | None, width: float, most: float) -> lis
     kind = "parameter" if result.encoding is None else "coefficient"
     if {"mean", "sd"} <= set(estimates) and estimates["mean"].structure == estimates["sd"].structure:
         moments = [estimates.pop("mean"), estimates.pop("sd")]
-        names = _names(result, moments[0])
+        names, hidden = _names(result, moments[0]), hidden_names(result) if most < np.inf else set()
         both = [] if ends is None or len(ends.lower.flat_value) < min(most, len(names)) else [ends.lower, ends.upper]
-        tables.append(_table(kind, [*moments, *both], width, most, names))
+        tables.append(_table(kind, [*moments, *both], width, most, names, hidden))
         if both and max(map(len, tables[0].split("\n"))) > width:
-            tables = [_table(kind, each, width, most, names) for each in (moments, both)]
+            tables = [_table(kind, each, width, most, names, hidden) for each in (moments, both)]
     return tables + [_table(each.name, [each], width, most, _names(result, each)) for each in estimates.values()]
 
 
@@ -104,22 +105,32 @@ def _names(result: Result, estimate: Estimate) -> list[str]:
     return component_names(estimate)[: shown_size(result, estimate)]
 
 
-def _table(kind: str, estimates: Sequence[Estimate], width: float, most: float, names: list[str]) -> str:
-    """A row for every component of estimates that have the same ones."""
+def _table(
+    kind: str,
+    estimates: Sequence[Estimate],
+    width: float,
+    most: float,
+    names: list[str],
+    without: Collection[str] = (),
+) -> str:
+    """A row for every component of estimates that have the same ones, without some."""
     shown = int(min(most, len(names)))
+    rows = [row for row in range(shown) if names[row] not in without]
     columns: list[list[str]] = []
     for estimate in estimates:
-        values, errors = zip(*(cell.texts for cell in measured(estimate, shown)), strict=True) if shown else ((), ())
+        cells = [cell.texts for cell in measured(estimate, shown)]
+        values, errors = zip(*(cells[row] for row in rows), strict=True) if rows else ((), ())
         head = estimate.name if len(estimates) > 1 else "value"
         columns += [aligned(head, values, 4), aligned("error", [each or UNKNOWN for each in errors], 2)]
     asked = [each for each in estimates if each.name not in ENDS]
-    accurate = met(*asked, most=shown) if asked else []
+    accurate = [each for row, each in enumerate(met(*asked, most=shown)) if row in rows] if asked else []
     if not all(accurate):
         columns.append(["", *("" if each else "  not met" for each in accurate)])
     room = width - sum(max(map(len, column)) for column in columns)
-    longest = max(map(len, (kind, *names[:shown])))
+    kept = [names[row] for row in rows]
+    longest = max(map(len, (kind, *kept)))
     room = longest if width == inf else max(12, min(LONGEST_NAME, int(room)))
-    labels = [shorten(name, room) for name in (kind, *names[:shown])]
+    labels = [shorten(name, room) for name in (kind, *kept)]
     longest = max(map(len, labels))
     lines = ["".join(row).rstrip() for row in zip([each.ljust(longest) for each in labels], *columns, strict=True)]
     hidden = len(names) - shown
@@ -134,8 +145,17 @@ def _facts(result: Result, ends: Ends | None) -> list[tuple[str, str]]:
         ("accuracy", f"each number to {asked}" if asked else _by_name(result.settings)),
         *([] if ends is None else [("ends", about_ends(result, ends))]),
         ("cost", spent(result)),
+        *_of_smooths(result),
         *(_fact(note) for note in result.notes),
     ]
+
+
+def _of_smooths(result: Result) -> list[tuple[str, str]]:
+    """A line for all, in place of their coefficients."""
+    if not hidden_names(result) or result.posterior is None or result.posterior.anchor.prior_hessian is None:
+        return []
+    told = "; ".join(map(str, smooths(result)))
+    return [("smooths", f"{told}; coefficients() has their coefficients, curve(column) draws them")]
 
 
 def _by_name(settings: Any) -> str:

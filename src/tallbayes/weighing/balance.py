@@ -97,6 +97,8 @@ def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, s
         logs = np.abs(rng.standard_normal(regression.layout.extras))
         places = [extra.from_log(each) for extra, each in zip(regression.extras, logs, strict=True)]
         point[len(mode) - regression.layout.extras :] = places
+        if regression.moving is not None:
+            point[regression.moving_places] /= np.maximum(np.abs(regression.moving).max(axis=0), 1.0)
         found = find_mode(regression, point)
         if found is None or np.linalg.norm(back @ (found[0] - mode)) > SAME_MODE:
             return True

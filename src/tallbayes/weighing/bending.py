@@ -67,6 +67,10 @@ class BentProposal(Proposal):
         return f"bent {self.freedom:g}"
 
     @property
+    def words(self) -> str:
+        return "about a Gaussian that bends with the scales"
+
+    @property
     def _bend(self) -> Bend:
         assert self.bend is not None
         return self.bend

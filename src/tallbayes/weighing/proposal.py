@@ -41,6 +41,11 @@ class Proposal:
         return cls(dimension, chosen, seed, 1 + min(WIDER, WIDER_BY_ROOT / dimension**0.5))
 
     @property
+    def words(self) -> str:
+        """What draws are about."""
+        return "about a Gaussian in balance"
+
+    @property
     def name(self) -> str:
         """What tells its draws from those of another, whatever is known of the posterior."""
         return f"{self.freedom:g}"

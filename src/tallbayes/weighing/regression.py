@@ -49,9 +49,10 @@ class PlainTerms(NamedTuple):
 class PlainRegression:
     """A family with its rows, as arrays of NumPy.
 
-    `design` has a column for every coefficient of a head, and ones for its intercept. `scales` are those of the
-    Gaussian priors, one a parameter; of `extras`, which come last, their own laws hold. Of priors of coefficients that
-    were `stated` scales are about how wide these are.
+    `design` has a column for every coefficient of a head, and ones for its intercept; `moving` are the columns that
+    move the last extra, whose coefficients are the last. `scales` are those of the Gaussian priors, one a parameter;
+    of `extras`, which come last, their own laws hold. Of priors of coefficients that were `stated` scales are about
+    how wide these are.
     """
 
     density: Callable[..., Any]
@@ -63,6 +64,7 @@ class PlainRegression:
     unit: float
     extras: tuple[ExtraPart, ...] = ()
     stated: PlainPriors | None = None
+    moving: Floats | None = None
 
     @property
     def num_rows(self) -> int:
@@ -75,10 +77,25 @@ class PlainRegression:
     @cached_property
     def places(self) -> list[np.ndarray]:
         """Where the columns of the design stand in theta, head by head."""
-        q, p = self.layout.heads, self.design.shape[1]
-        d = p - self.layout.intercept
+        q, p, beside = self.layout.heads, self.design.shape[1], self.layout.beside
+        d = p - self.layout.intercept + beside
         ends = [[q * d + head] if self.layout.intercept else [] for head in range(q)]
-        return [np.array([*range(head * d, (head + 1) * d), *ends[head]], int) for head in range(q)]
+        return [np.array([*range(head * d, (head + 1) * d - beside), *ends[head]], int) for head in range(q)]
+
+    @cached_property
+    def predictors(self) -> list[tuple[Floats, np.ndarray]]:
+        """Columns of every predictor, extras' own too, and where they stand in theta."""
+        ones, first = np.ones((len(self.design), 1)), self.dimension - self.layout.extras
+        found = [(self.design, places) for places in self.places]
+        found += [(ones, np.array([first + e])) for e in range(self.layout.extras)]
+        if self.moving is not None:
+            found[-1] = np.hstack([self.moving, ones]), np.append(self.moving_places, self.dimension - 1)
+        return found
+
+    @property
+    def moving_places(self) -> np.ndarray:
+        """Of the coefficients of the columns that move the last extra."""
+        return self.design.shape[1] - self.layout.intercept + np.arange(self.layout.beside)
 
     def log_density(self, points: Floats) -> Floats:
         """log pi at every point (points, dimension), a part of them at a time."""
@@ -97,6 +114,8 @@ class PlainRegression:
             for head in range(q):
                 np.matmul(self.design[part], columns[head], out=eta[head])
             eta[q:] = points[:, self._extras].T[:, None, :]
+            if self.moving is not None:
+                eta[-1] += self.moving[part] @ points[:, self.moving_places].T
             rows = self._values(eta, part)
             total += rows.sum(axis=0) if self.weights is None else self.weights[part] @ rows
         count_rows(self.num_rows * len(points))
@@ -153,7 +172,11 @@ class PlainRegression:
         for head, places in enumerate(self.places):
             moved[head], mean[head] = design @ whitening[places], design @ theta[places]
         moved[k - extras :], mean[k - extras :] = whitening[self._extras][:, None, :], theta[self._extras, None]
-        spread = np.einsum("anj,bnj->nab", moved, moved) + np.diag(self._point(theta) ** 2)
+        if self.moving is not None:
+            places, columns = self.moving_places, self.moving[part]
+            moved[-1] += columns @ whitening[places]
+            mean[-1] += columns @ theta[places]
+        spread = np.einsum("anj,bnj->nab", moved, moved) + np.eye(k) * self._point(theta, mean)[:, None] ** 2
         factor = np.linalg.cholesky(spread)
         value, slope, bend = 0.0, np.zeros((n, k)), np.zeros((n, k * k))
         for nodes, weights in _parts_of(rule(k), max(1, PART_NUMBERS // (n * k))):
@@ -167,29 +190,26 @@ class PlainRegression:
         slope = np.einsum("nba,nb->na", back, slope)
         return value, slope, back.transpose(0, 2, 1) @ bend.reshape(n, k, k) @ back
 
-    def _point(self, theta: Floats) -> Floats:
-        """L along every predictor where it is to be next to nothing."""
-        scale = self.unit
+    def _point(self, theta: Floats, mean: Floats) -> Floats:
+        """L along every predictor where it is to be next to nothing: (1, predictors), or row by row where these scatter
+        by themselves. Were it not in units of that, the value would change with it and climbs not settle."""
+        scale: Any = np.array([self.unit])
         if self.layout.extras and np.isfinite(self.unit):
-            scale = min(scale, float(np.exp(np.clip(theta[-1], -300, 300))))
-        lengths = np.full(self.layout.size, POINT * (scale if np.isfinite(scale) else 1.0))
-        lengths[self.layout.size - self.layout.extras :] = POINT
+            logs = theta[-1:] if self.moving is None else mean[-1]
+            scale = np.minimum(scale, np.exp(np.clip(logs, -300, 300)))
+        lengths = np.full((len(scale), self.layout.size), POINT)
+        extras = self.layout.size - self.layout.extras
+        lengths[:, :extras] *= np.where(np.isfinite(scale), scale, 1.0)[:, None]
         return lengths
 
     def _assembled(self, theta: Floats, whitening: Floats, value: float, slope: Floats, bend: Floats) -> PlainTerms:
         """A^T of the rows' derivatives, and the prior."""
-        d, q = self.dimension, self.layout.heads
+        d = self.dimension
         gradient, curvature = np.zeros(d), np.zeros((d, d))
-        for a, left in enumerate(self.places):
-            gradient[left] += self.design.T @ slope[:, a]
-            for b, right in enumerate(self.places):
-                curvature[np.ix_(left, right)] -= (self.design.T * bend[:, a, b]) @ self.design
-            for e in range(self.layout.extras):
-                across = self.design.T @ bend[:, a, q + e]
-                curvature[left, d - self.layout.extras + e] -= across
-                curvature[d - self.layout.extras + e, left] -= across
-        gradient[self._extras] += slope[:, q:].sum(axis=0)
-        curvature[self._extras, self._extras] -= bend[:, q:, q:].sum(axis=0)
+        for a, (columns, left) in enumerate(self.predictors):
+            gradient[left] += columns.T @ slope[:, a]
+            for b, (others, right) in enumerate(self.predictors):
+                curvature[np.ix_(left, right)] -= (columns.T * bend[:, a, b]) @ others
         prior = self.prior(theta, whitening)
         return PlainTerms(value + prior.value, gradient + prior.gradient, curvature + prior.curvature)
 
@@ -223,6 +243,10 @@ def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRe
             design[named, codes[named]] += 1.0
     if layout.intercept:
         design[:, -1] = 1.0
+    moving = None
+    if layout.beside:
+        moving = design[:, width - layout.beside : width]
+        design = np.hstack([design[:, : width - layout.beside], design[:, width:]])
     row: dict[str, Floats] = {
         name: np.asarray(rows[name], np.float64)[:, None] for name in ("y", "offset", *BESIDE) if name in rows
     }
@@ -238,7 +262,7 @@ def plain_regression(model: Model, rows: dict[str, Any], unit: float) -> PlainRe
         shapes |= {"intercept": (q,)} if layout.intercept else {}
         stated = PlainPriors.of(model.parts.priors, shapes, ())
     every = np.concatenate(flat).astype(np.float64)
-    return PlainRegression(density, layout, design, row, weights, every, unit, model.parts.extras, stated)
+    return PlainRegression(density, layout, design, row, weights, every, unit, model.parts.extras, stated, moving)
 
 
 Rule = tuple[Floats, Floats]

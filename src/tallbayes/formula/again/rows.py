@@ -13,7 +13,7 @@ from tallbayes.errors import DataError, explain
 from tallbayes.formula.again.groups import gather_again
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
-from tallbayes.formula.fit import coefficient_scales, find_family, make_model, unknown_extras
+from tallbayes.formula.fit import coefficient_scales, find_family, formula_parameter, make_model, unknown_extras
 from tallbayes.formula.groups.fit import mixed_model
 from tallbayes.formula.priors.stated import read_priors
 from tallbayes.formula.standardising import read_rule
@@ -57,10 +57,11 @@ def design_again(settings: Mapping[str, Any]) -> tuple[Design, Model]:
         offset=settings.get("offset"),
         response=known.response,
         standardise_response=read_rule(standardise) != "nothing" and known.response == "real",
+        parameter=formula_parameter(known),
     )
     chosen = {name: settings[name] for name in FAMILY_OPTIONS if settings.get(name) is not None}
     scales = coefficient_scales(_number(settings.get("prior_scale", 1.0)), design.names)
-    stated = read_priors(settings.get("prior"), design, unknown_extras(known, chosen))
+    stated = read_priors(settings.get("prior"), design, unknown_extras(known, chosen, design))
     intercept, group_scale = _number(settings.get("intercept_scale", 10.0)), settings.get("group_scale") or 1.0
     return design, make_model(known, make, design, scales, intercept, chosen, stated, group_scale)
 
@@ -69,7 +70,7 @@ def _mixed_again(settings: Mapping[str, Any]) -> tuple[Model, Any, Any]:
     """The model with its groups, its rows and their weights; where parameters stand in R^d hangs on their priors."""
     design, model = design_again(settings)
     known = find_family(settings["family"])[0]
-    stated = read_priors(settings.get("prior"), design, unknown_extras(known, settings))
+    stated = read_priors(settings.get("prior"), design, unknown_extras(known, settings, design))
     return *mixed_model(design, model, settings.get("group_scale") or 1.0, stated), design.weights
 
 

@@ -1,5 +1,6 @@
 """The functions that a formula knows beside formulaic's own.
 
-names      NumPy's by the names of Python and of R, and what is written otherwise here
-splines    the splines of patsy, of R and of mgcv, beside an intercept too
+names        NumPy's by the names of Python and of R, and what is written otherwise here
+evaluation   what formulaic makes of terms, some rows at a time
+splines      the splines of patsy, of R and of mgcv, beside an intercept too
 """

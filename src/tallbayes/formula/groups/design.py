@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import InputError, explain
-from tallbayes.formula.coding import INTERCEPT, Coding, learn, terms_of
+from tallbayes.formula.coding import INTERCEPT, Coding, learn
 from tallbayes.formula.expressions import Parsed, as_term, read_side
+from tallbayes.formula.functions.evaluation import terms_of
 from tallbayes.formula.groups.levels import GroupLevels, LevelCensus
 from tallbayes.formula.groups.terms import MOST_EFFECTS, GroupTerm, too_many
 from tallbayes.formula.standardising import Standardiser, standardised_blocks

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallbayes.errors import InputError, explain
-from tallbayes.formula.coding import terms_of
 from tallbayes.formula.expressions import as_term, cut, is_operator, quote_names, tokens_of
+from tallbayes.formula.functions.evaluation import terms_of
 from tallbayes.rows.columns import quote_parts
 
 MOST_EFFECTS = 3

@@ -6,7 +6,7 @@ for, a block of draws at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from tallbayes.formula.design_steps import Design
 from tallbayes.formula.fit import (
     coefficient_scales,
     find_family,
+    formula_parameter,
     make_model,
     one_table,
     require_options,
@@ -26,6 +27,7 @@ from tallbayes.formula.fit import (
 from tallbayes.formula.groups.fit import mixed_model
 from tallbayes.formula.priors.stated import read_priors
 from tallbayes.formula.priors.words import design_notes, prior_note, usual_laws
+from tallbayes.formula.second import formula_text
 from tallbayes.formula.standardising import read_rule
 from tallbayes.model.catalogue import BESIDE, CATALOGUE
 from tallbayes.model.groups.mixed import powers_of
@@ -55,7 +57,7 @@ class Unfitted(NamedTuple):
 
 
 def prior_predictive(
-    formula: str,
+    formula: str | Sequence[str],
     data: Any = None,
     family: str | Callable[..., Model] = "logistic",
     *,
@@ -92,7 +94,7 @@ def prior_predictive(
     require_options(chosen, options, make)
     _require_count("draws", draws)
     design = build_design(
-        formula,
+        formula_text(formula),
         one_table(data, table),
         standardise=standardise,
         missing=missing,
@@ -100,12 +102,13 @@ def prior_predictive(
         offset=offset,
         response=known.response,
         standardise_response=rule != "nothing" and known.response == "real",
+        parameter=formula_parameter(known),
     )
     if design.encoding.coding.smooths:
         hint = "poly(x, 3) or bs(x, df=6) in its place; the prior of a smooth's curve is not drawn yet"
         raise InputError(explain("a formula without smooths", repr(design.encoding.coding.smooths[0].factor), hint))
     scales = coefficient_scales(prior_scale, design.names)
-    stated = read_priors(priors, design, unknown_extras(known, chosen))
+    stated = read_priors(priors, design, unknown_extras(known, chosen, design))
     fixed = make_model(known, make, design, scales, intercept_scale, chosen, stated)
     arrays, model = dict(design.rows.rows()) if isinstance(design.rows, Stored) else dict(design.rows), fixed
     if design.groups:
@@ -120,7 +123,7 @@ def prior_predictive(
     shift, scale = design.encoding.response_mean, design.encoding.response_scale
     classes = tuple(str(each) for each in design.encoding.classes or ())
     checks = checks_of(known.response, classes, shift + scale * np.asarray(some["y"], np.float64), drawn.blocks())
-    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated, usual_laws(model))
+    said = prior_note(design, scales, intercept_scale, group_scale, rule, stated, usual_laws(model, design))
     names, values = _reported(model, theta)
     notes = (said, *design_notes(design, stated))
     return PriorPredictive(names, values, checks, numbers, len(arrays["y"]), notes, drawn.blocks)
@@ -143,7 +146,9 @@ def _unfitted(model: Model, layout: Layout, design: Design) -> Unfitted:
     encoding, noise = design.encoding, model.noise
     scale, freedom = (None, None) if noise is None else noise[1:]
     parts = layout.heads, layout.intercept, layout.extras
-    regression = Regression(model.family or "", *parts, noise_scale=scale, degrees_of_freedom=freedom)
+    regression = Regression(
+        model.family or "", *parts, noise_scale=scale, degrees_of_freedom=freedom, beside=layout.beside
+    )
     units = {"response_mean": encoding.response_mean, "response_scale": encoding.response_scale}
     return Unfitted(regression, units)
 
@@ -250,7 +255,8 @@ class _Responses:
     def _batch(self) -> RowBatch:
         """What responses read of the rows."""
         count, beside = len(self.rows["y"]), {name: self.rows[name] for name in BESIDE if name in self.rows}
-        return RowBatch(np.arange(count), np.zeros((count, 0)), np.zeros(count), beside=beside)
+        x = self.rows["x"] if self.layout.beside else np.zeros((count, 0))
+        return RowBatch(np.arange(count), np.asarray(x, np.float64), np.zeros(count), beside=beside)
 
     def _drawer(self, theta: dict[str, Floats]) -> ResponseDrawer:
         facts: Any = self.unfitted
@@ -258,9 +264,12 @@ class _Responses:
         parts = self.model.parts
         assert parts is not None
         width = parts.density.width if isinstance(parts.density, OfExcess) else None
-        own = theta[parts.extras[0].name] if parts.extras else known
+        own: Any = theta[parts.extras[0].name] if parts.extras else known
         nothing: Any = None
-        return ResponseDrawer(facts, nothing, self.layout, None, own, _places(parts.extras, theta), width)
+        given = facts, nothing, self.layout, None
+        if self.layout.beside:
+            return ResponseDrawer(*given, np.exp(own), known={"points": theta["coefficients"]})
+        return ResponseDrawer(*given, own, _places(parts.extras, theta), width)
 
     def _predictors(self, theta: dict[str, Floats], rng: np.random.Generator) -> Floats:
         """eta, (draws, rows), with a last axis of heads where there are several."""
@@ -269,7 +278,8 @@ class _Responses:
         x = np.asarray(rows.get("x", np.zeros((count, 0))), np.float64)
         coefficients = theta["coefficients"].reshape(len(theta["coefficients"]), layout.heads, -1)
         plain = coefficients if layout.indexed is None else coefficients[..., list(layout.indexed.columns)]
-        eta = np.einsum("dhp,np->dnh", plain, x)
+        own = x.shape[1] - layout.beside
+        eta = np.einsum("dhp,np->dnh", plain[..., :own], x[:, :own])
         if layout.indexed is not None:
             padded = np.concatenate([coefficients, np.zeros((*coefficients.shape[:2], 1))], axis=2)
             for codes in np.asarray(rows["codes"]).T:

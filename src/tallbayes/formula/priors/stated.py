@@ -5,6 +5,7 @@
     coefficients                of all that no other name is nearer to
     Intercept                   of the intercept at the means of the columns of numbers, where these are centred
     noise_scale, overdispersion of the parameter beside the coefficients; sigma is the first
+    sigma:z, sigma:Intercept    of a formula of its own, on the scale of its log
     sd(x|g), sd(g), cor(g)      of a scale of the effects of a factor, of all of its scales, and of their correlations
 
 With b_j = s_y theta_j / s_j and so on (see `units`), a prior of b is one of theta with another centre and scale. What
@@ -94,7 +95,8 @@ def read_priors(given: Any, design: Design, extras: tuple[Extra, ...]) -> Stated
     places = _places(design.encoding.coding)
     scales, correlations = _of_groups(design)
     positive = [*scales, *(extra.name for extra in extras if extra.space in ("positive", "excess"))]
-    known = [*places, *([INTERCEPT] if design.intercept else []), *positive, *correlations]
+    beside = [extra.reported for extra in extras if extra.space == "real"]
+    known = [*places, *([INTERCEPT] if design.intercept else []), *positive, *beside, *correlations]
     found: dict[str, Stated] = {}
     for name, each in given.items():
         own = NOISE.name if name == SIGMA and NOISE.name in positive and SIGMA not in places else name
@@ -184,9 +186,12 @@ def family_priors(
     shared = {place for smooth in encoding.coding.smooths for place in smooth.places}
     if by_column or shared:
         widths = np.broadcast_to(np.asarray(scales, np.float64), len(design.names))
+        moving = len(design.names) - encoding.coding.beside
         widths = np.where([j in shared for j in range(len(widths))], np.inf, widths)
         found["coefficients"] = [
-            by_column[j].within(0.0, unit / encoding.scales[j]) if j in by_column else _normal(widths[j])
+            by_column[j].within(0.0, (unit if j < moving else 1.0) / encoding.scales[j])
+            if j in by_column
+            else _normal(widths[j])
             for j in range(len(design.names))
         ]
     intercept = stated.one(INTERCEPT)
@@ -195,9 +200,11 @@ def family_priors(
         # An intercept by itself is the coefficient of a column of ones.
         found |= {"intercept": own} if design.names else {"coefficients": own}
     for extra in extras:
-        beside = stated.one(extra.name)
+        beside = stated.one(extra.reported)
         if beside is not None:
-            found[extra.name] = beside.within(0.0, unit if extra.has_units else 1.0)
+            own_units = unit if extra.has_units else 1.0
+            is_log = extra.space == "real"
+            found[extra.name] = beside.within(log(own_units), 1.0) if is_log else beside.within(0.0, own_units)
     return found
 
 

@@ -48,7 +48,12 @@ def prior_note(
         parts.append(f"{which} N(0, s^2), s from {np.min(scales):g} to {np.max(scales):g}, on {on}")
     if design.intercept and INTERCEPT not in stated.by_name and CUT_POINTS not in laws:
         parts.append(f"intercept N(0, {intercept_scale:g}^2){_at(any(encoding.means))}")
-    parts += [f"{name.replace('_', ' ')} {law}" for name, law in laws.items() if name not in stated.by_name]
+    centred = _at(any(encoding.means))
+    parts += [
+        f"{name.replace('_', ' ')} {law}{centred if name.endswith(f':{INTERCEPT}') else ''}"
+        for name, law in laws.items()
+        if name not in stated.by_name
+    ]
     parts += smooths_in_words(design, group_scale)
     if design.groups:
         parts += _group_parts(design.groups, group_scale, stated)
@@ -58,9 +63,12 @@ def prior_note(
     return f"prior: {', '.join(parts)}; results are for the table's own columns{both}"
 
 
-def usual_laws(model: Model) -> dict[str, str]:
+def usual_laws(model: Model, design: Design) -> dict[str, str]:
     """What stands beside the coefficients, with the laws that its family has of it."""
-    return {extra.name: str(extra.prior) for extra in (() if model.parts is None else model.parts.extras)}
+    second = design.encoding.coding.second
+    name = {"real": "" if second is None else f"{second.name}:{INTERCEPT}"}
+    extras = () if model.parts is None else model.parts.extras
+    return {name.get(extra.space, extra.name): str(extra.prior) for extra in extras}
 
 
 def design_notes(design: Design, stated: StatedPriors) -> tuple[str, ...]:
@@ -84,7 +92,7 @@ def _stated_parts(stated: StatedPriors, centred: bool, on: str) -> list[str]:
             parts.append(f"{name} ~ {prior} together, on {on}")
             continue
         each = f" each of {stated.count(name)}" if stated.count(name) > 1 else ""
-        where = _at(centred) if name == INTERCEPT else ""
+        where = _at(centred) if name.split(":")[-1] == INTERCEPT else ""
         rounded = ""
         if isinstance(prior, Prior) and prior.law == "laplace":
             rounded = f" (its corner rounded within {prior.shape[0]:g} of its scale)"

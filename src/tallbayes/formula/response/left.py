@@ -142,7 +142,7 @@ def _names_in(part: str) -> list[str]:
 
 
 def _worked_out(text: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    from tallbayes.formula.coding import evaluate_response
+    from tallbayes.formula.functions.evaluation import evaluate_response
     from tallbayes.rows.columns import require
 
     name = text.strip("`")

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, InputError, explain
-from tallbayes.formula.coding import LEVEL_LIMIT, evaluate_response
+from tallbayes.formula.coding import LEVEL_LIMIT
 from tallbayes.formula.expressions import Parsed, quoted_name
+from tallbayes.formula.functions.evaluation import evaluate_response
 from tallbayes.formula.response.left import LeftCall, Read, call_of, times_of, trials_of, wrong_kind
 from tallbayes.model.catalogue import families_of
 from tallbayes.model.responses import CHECKS

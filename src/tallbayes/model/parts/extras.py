@@ -5,6 +5,7 @@
     excess     `constraints.half_normal`, of a width that the rows tell
     chance     theta = 1 / (1 + exp -u)    uniform       0
     ordered    `constraints.ordered`       normal        -sum_k ((theta_k - m) / s)^2 / 2, of all in their order
+    real       theta = u                   normal        -((theta - m) / s)^2 / 2
 
 A density reads an extra by its place u in R^d, an excess by its logarithm.
 
@@ -33,6 +34,7 @@ SPACES: dict[str, Constraint] = {
     "positive": constraints.positive,
     "chance": constraints.unit_interval,
     "ordered": constraints.ordered,
+    "real": constraints.real,
 }
 # Rows of which the mean of a count is taken, and the least log a that is no 0.
 SAMPLE_ROWS, LEAST_LOG = 2**18, -27.0
@@ -63,8 +65,8 @@ class ExtraPart:
 
     @property
     def is_statable(self) -> bool:
-        """Whether it is a scale, of which a prior can be stated."""
-        return self.space in ("positive", "excess")
+        """Whether it is a scale or any number, of which a prior can be stated."""
+        return self.space in ("positive", "excess", "real")
 
     @property
     def moments(self) -> float:
@@ -84,7 +86,8 @@ class ExtraPart:
     def start(self) -> Any:
         if self.space == "ordered":
             return np.linspace(-1.0, 1.0, self.size) if self.size > 1 else np.zeros(1)
-        return {"chance": np.asarray(0.5), "excess": np.asarray(self.width)}.get(self.space, np.ones(()))
+        known = {"chance": np.asarray(0.5), "excess": np.asarray(self.width), "real": np.zeros(())}
+        return known.get(self.space, np.ones(()))
 
     def log_prior(self, value: Any) -> Any:
         """Of theta, up to a constant."""
@@ -107,7 +110,7 @@ class ExtraPart:
         law, scale = self.prior.law, self.prior.scale
         if law == "uniform":
             return 0.0
-        ways = {"half-normal": log(2.0), "normal": lgamma(self.size + 1)}.get(law, 0.0)
+        ways = {"half-normal": log(2.0), "ordered normal": lgamma(self.size + 1)}.get(law, 0.0)
         return ways - self.size * (log(2 * pi) / 2 + log(scale))
 
     @property
@@ -120,6 +123,8 @@ class ExtraPart:
         if self.space == "positive":
             value = np.exp(u)
             return value, value
+        if self.space == "real":
+            return u, np.ones_like(u)
         if self.space == "excess":
             return constraints.half_normal(self.width).curve(u)
         value, rest = 0.5 * (1 + np.tanh(0.5 * u)), 0.5 * (1 - np.tanh(0.5 * u))
@@ -155,8 +160,10 @@ class ExtraPart:
         if law == "uniform":
             return rng.random(count)
         own = mean + scale * rng.standard_normal((count, *self.shape))
-        if law == "normal":
+        if law == "ordered normal":
             return np.sort(own, axis=-1)
+        if law == "normal":
+            return own
         return np.exp(own) if law == "log-normal" else np.abs(own)
 
     def _standard(self, value: Any) -> Any:

@@ -43,9 +43,11 @@ def with_extras_of(
     intercept_scale: float | None,
     sizes: Mapping[str, int] = MappingProxyType({}),
     priors: Given = None,
+    beside: int = 0,
     **scales: float,
 ) -> Model:
-    """With all extras of the family's record unknown, their priors of these scales."""
+    """With all extras of the family's record unknown, their priors of these scales; the logarithm of the last may have
+    so many columns of x for its own."""
     extras = tuple(
         ExtraPart(
             each.name,
@@ -59,7 +61,20 @@ def with_extras_of(
     if extras and extras[0].space == "excess":
         extras = (replace(extras[0], width=extras[0].prior.scale), *extras[1:])
         density = OfExcess(density, extras[0].width)
-    return family_model(name, density, prior_scale, intercept_scale, extras, priors=priors)
+    if beside:
+        own = CATALOGUE[name].extras[-1].logarithm
+        extras = (*extras[:-1], ExtraPart(own.name, own.space, own.prior._replace(scale=extras[-1].prior.scale)))
+    return family_model(name, density, prior_scale, intercept_scale, extras, priors=priors, beside=beside)
+
+
+def require_columns(name: str, count: Any, known: float | None) -> int:
+    """So many columns of x for what is not known beforehand."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+        raise ModelError(explain(f"{name} a whole number >= 0", repr(count), "how many of the last columns of x"))
+    if count and known is not None:
+        hint = "leave one of them out"
+        raise ModelError(explain(f"a noise scale that is unknown beside {name}", f"noise_scale={known!r}", hint))
+    return int(count)
 
 
 def settled(model: Model, rows: Any) -> Model:
@@ -100,11 +115,12 @@ def family_model(
     num_classes: int | None = None,
     noise: Noise | None = None,
     priors: Given = None,
+    beside: int = 0,
 ) -> Model:
-    """`extras` are those of the family that are unknown."""
+    """`extras` are those of the family that are unknown; `beside` columns of x are those of the last."""
     family, scale = CATALOGUE[name], prior_scales(prior_scale)
     heads = 1 if num_classes is None else num_classes - 1
-    layout = Layout(heads, intercept_scale is not None, sum(extra.size for extra in extras))
+    layout = Layout(heads, intercept_scale is not None, sum(extra.size for extra in extras), beside=beside)
     scales = {"coefficients": scale}
     if intercept_scale is not None:
         scales["intercept"] = require_positive("intercept_scale", intercept_scale, "inf for a flat prior")
@@ -114,6 +130,11 @@ def family_model(
             known = ", ".join(each.name for each in CATALOGUE.values() if each.shrinks)
             hint = f"tb.priors.normal(), or a family of these: {known}"
             raise ModelError(explain(f"a family of one linear predictor under {shrinkage}", f"family {name!r}", hint))
+        if beside:
+            hint = "normal priors of the coefficients"
+            raise ModelError(
+                explain("one linear predictor under a shrinkage prior", "one of the noise scale too", hint)
+            )
         scales["coefficients"] = scale = np.inf
     stated: Priors | None = None
     words: tuple[tuple[str, str], ...] = ()
@@ -180,6 +201,8 @@ def _predictor_likelihood(
         eta += theta["intercept"]
     if extras:
         eta = with_extras(eta, extras, theta)
+    if layout.beside:
+        eta = eta.at[-1].add(layout.shift(row, theta["coefficients"]))
     return density(eta[0] if layout.is_scalar and eta.ndim else eta, row)
 
 

@@ -139,7 +139,8 @@ def assign(
     beside = []
     for extra in extras:
         if extra.name in by_name:
-            stated = require_kind(as_prior(by_name[extra.name], extra.name), extra.name, True, False)
+            positive = extra.space != "real"
+            stated = require_kind(as_prior(by_name[extra.name], extra.name), extra.name, positive, False)
             extra = replace(extra, stated=stated)
             said.append((extra.name, stated.text))
         beside.append(extra)

@@ -72,13 +72,22 @@ def normal(mean: float = 0.0, sd: float = 1.0, *, standardised: bool = False) ->
 def student_t(
     degrees_of_freedom: float, centre: float = 0.0, scale: float = 1.0, *, standardised: bool = False
 ) -> Prior:
-    """Student's t: normal near its centre, with heavier tails, which give way where data disagree."""
+    """Student's t: normal near its centre, with heavier tails, which give way where data disagree.
+
+    >>> priors = {"hour": student_t(4, 0, 0.5)}  # of tb.fit
+    >>> print(priors["hour"])
+    student_t(4, 0, 0.5)
+    """
     nu = _positive("degrees_of_freedom", degrees_of_freedom)
     return _prior("student_t", centre, _positive("scale", scale), (nu,), standardised, nu, centre, scale)
 
 
 def cauchy(centre: float = 0.0, scale: float = 1.0, *, standardised: bool = False) -> Prior:
-    """Cauchy, which is Student's t with one degree of freedom: it has no mean."""
+    """Cauchy, which is Student's t with one degree of freedom: it has no mean.
+
+    >>> print(cauchy(0, 2.5))
+    cauchy(0, 2.5)
+    """
     return _prior("cauchy", centre, _positive("scale", scale), (), standardised, centre, scale)
 
 
@@ -90,6 +99,9 @@ def laplace(
     Its density is proportional to exp(-sqrt(z^2 + delta^2)), z = (x - centre) / scale and delta = `rounded_within`, a
     twentieth of the scale: smooth, since where fine and coarse paths cross a corner they part, and the same as
     Laplace's a few delta from the centre. Its maximum is sparse, and its posterior is not.
+
+    >>> print(laplace(0, 0.1), laplace(0, 0.1, rounded_within=0.01))
+    laplace(0, 0.1) laplace(0, 0.1, rounded_within=0.01)
     """
     delta = _positive("rounded_within", rounded_within)
     own = "" if delta == ROUNDED_WITHIN else f", rounded_within={_number(delta)}"
@@ -98,45 +110,79 @@ def laplace(
 
 
 def flat() -> Prior:
-    """No prior: improper, with a posterior only where the rows hold the number; evidence refuses it by name."""
+    """No prior: improper, with a posterior only where the rows hold the number; evidence refuses it by name.
+
+    >>> flat().proper
+    False
+    """
     return Prior("flat", text="flat()")
 
 
 def half_normal(scale: float = 1.0, *, standardised: bool = False) -> Prior:
-    """Of a scale: |N(0, scale^2)|."""
+    """Of a scale: |N(0, scale^2)|.
+
+    >>> priors = {"sd(carrier)": half_normal(0.3), "noise_scale": half_normal(2)}
+    >>> priors["noise_scale"].positive
+    True
+    """
     return _prior("half_normal", 0.0, _positive("scale", scale), (), standardised, scale)
 
 
 def half_student_t(degrees_of_freedom: float, scale: float = 1.0, *, standardised: bool = False) -> Prior:
-    """Of a scale: |Student's t|."""
+    """Of a scale: |Student's t|.
+
+    >>> print(half_student_t(3, 2.5))
+    half_student_t(3, 2.5)
+    """
     nu = _positive("degrees_of_freedom", degrees_of_freedom)
     return _prior("half_student_t", 0.0, _positive("scale", scale), (nu,), standardised, nu, scale)
 
 
 def half_cauchy(scale: float = 1.0, *, standardised: bool = False) -> Prior:
-    """Of a scale: |Cauchy|."""
+    """Of a scale: |Cauchy|.
+
+    >>> print(half_cauchy(0.5))
+    half_cauchy(0.5)
+    """
     return _prior("half_cauchy", 0.0, _positive("scale", scale), (), standardised, scale)
 
 
 def exponential(rate: float = 1.0, *, standardised: bool = False) -> Prior:
-    """Of a scale: exponential, of mean 1 / rate."""
+    """Of a scale: exponential, of mean 1 / rate.
+
+    >>> print(exponential(2))  # of mean 1/2
+    exponential(2)
+    """
     return _prior("exponential", 0.0, 1 / _positive("rate", rate), (), standardised, rate)
 
 
 def gamma(shape: float, rate: float = 1.0, *, standardised: bool = False) -> Prior:
-    """Of a scale: gamma, of mean shape / rate."""
+    """Of a scale: gamma, of mean shape / rate.
+
+    >>> print(gamma(2, 4))  # of mean 1/2
+    gamma(2, 4)
+    """
     a = _positive("shape", shape)
     return _prior("gamma", 0.0, 1 / _positive("rate", rate), (a,), standardised, a, rate)
 
 
 def inverse_gamma(shape: float, scale: float = 1.0, *, standardised: bool = False) -> Prior:
-    """Of a scale: one over a gamma number of this shape and rate `scale`; it keeps away from 0."""
+    """Of a scale: one over a gamma number of this shape and rate `scale`; it keeps away from 0.
+
+    >>> print(inverse_gamma(3, 1))
+    inverse_gamma(3, 1)
+    """
     a = _positive("shape", shape)
     return _prior("inverse_gamma", 0.0, _positive("scale", scale), (a,), standardised, a, scale)
 
 
 def lkj(shape: float = 2.0) -> Lkj:
-    """Of correlations between the effects of a factor: uniform over matrices at 1, nearer to none above."""
+    """Of correlations between the effects of a factor: uniform over matrices at 1, nearer to none above.
+
+    >>> priors = {"cor(carrier)": lkj(2)}  # of "late ~ hour + (1 + hour | carrier)"
+    >>> print(priors["cor(carrier)"])
+    lkj(2)
+    """
     return Lkj(_positive("shape", shape), f"lkj({_number(shape)})")
 
 

@@ -205,7 +205,7 @@ def _of_one_predictor(
     points = points_of(posterior)
     assert result.regression is not None
     columns = posterior.anchor.displacements(np.eye(len(posterior.anchor.mode)))
-    layout = result.regression.intercept, result.regression.extras
+    layout = result.regression.intercept, result.regression.extras, result.regression.beside
     predictors = Predictors(family.link, *layout, posterior.anchor.mode, columns)
     averaged = average_over(sides_of(result, change, rows), predictors, MOST_EVALUATIONS // points.count)
     contrast = Contrast(ratio, *_units(result))

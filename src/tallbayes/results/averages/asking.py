@@ -15,7 +15,6 @@ import numpy as np
 
 from tallbayes.errors import InputError, explain
 from tallbayes.model.catalogue import CATALOGUE, Family
-from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted
 from tallbayes.posterior.group_predictions import NEW_NODES, MixedOutcome, OfRows
 from tallbayes.posterior.predictor import FamilyResponse
@@ -81,7 +80,7 @@ def by_formula(result: Result, family: Family, change: Change, rows: Any, groups
 def _of_classes(result: Result, family: Family, change: Change, rows: Any) -> AskedAverage:
     regression = result.regression
     assert regression is not None
-    layout = Layout(regression.heads, regression.intercept, regression.extras)
+    layout = regression.layout
     classes = None if result.encoding is None else result.encoding["classes"]
     names = tuple(range(regression.heads + 1)) if classes is None else tuple(classes)
 

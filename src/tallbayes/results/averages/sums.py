@@ -115,11 +115,14 @@ class Predictors(NamedTuple):
     link: str
     intercept: bool
     extras: int
+    beside: int
     centre: Floats
     columns: Floats
 
     def rows(self, x: Floats) -> Floats:
-        """Rows of A, of u without its extras."""
+        """Rows of A, of u without its extras; columns of an extra's own move no mean."""
+        if self.beside:
+            x = np.where(np.arange(x.shape[-1]) < x.shape[-1] - self.beside, x, 0.0)
         return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1) if self.intercept else x
 
 

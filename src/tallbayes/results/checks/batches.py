@@ -81,7 +81,7 @@ def layout_of(result: Result, rows: Any) -> Layout:
         return fitted_of(result).target.layout
     regression = result.regression
     assert regression is not None
-    return Layout(regression.heads, regression.intercept, regression.extras)
+    return regression.layout
 
 
 def _of_table(result: Result, size: int) -> Iterator[RowBatch]:

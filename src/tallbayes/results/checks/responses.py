@@ -27,7 +27,7 @@ from tallbayes.results.draws.drawn import PosteriorDraws, known_groups
 from tallbayes.results.fitted import excess_width, has_smooths, require_law
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
-from tallbayes.results.smooths import FamilyTheta
+from tallbayes.results.smooths.predictions import FamilyTheta
 
 # Of a mean, beyond which no count is drawn.
 MOST_MEAN = 1e15
@@ -83,13 +83,21 @@ class ResponseDrawer:
         for head in range(layout.heads):
             own = points[:, head * width : (head + 1) * width]
             plain = own if layout.indexed is None else own[:, list(layout.indexed.columns)]
-            eta = plain @ batch.x.T + batch.offset
+            count = plain.shape[1] - layout.beside
+            eta = plain[:, :count] @ batch.x[:, :count].T + batch.offset
             if batch.codes is not None:
                 padded = np.column_stack([own, np.zeros(len(own))])
                 for codes in batch.codes.T:
                     eta += padded[:, codes]
             heads.append(eta + points[:, [layout.heads * width + head]] if layout.intercept else eta)
         return heads[0] if layout.heads == 1 else np.stack(heads, axis=-1)
+
+    def _shifts(self, batch: RowBatch) -> Floats:
+        """By how much the log of the noise scale is moved by the columns of its own, (draws, rows)."""
+        layout, points = self.layout, self.known["points"]
+        width = batch.x.shape[1] if layout.indexed is None else layout.indexed.width
+        moving = points[:, width - layout.beside : width]
+        return np.asarray(moving @ batch.x[:, batch.x.shape[1] - layout.beside :].T, np.float64)
 
     def _mixed_predictors(self, batch: RowBatch, rng: np.random.Generator) -> Floats:
         theta, mixed = self.known["theta"], self.mixed
@@ -174,6 +182,8 @@ class ResponseDrawer:
             return LAWS[family].draw(rng, self.stacked(eta))
         extra = np.asarray(1.0 if self.extra is None else self.extra, np.float64)
         extra = extra[:, None] if extra.ndim else extra
+        if self.layout.beside:
+            extra = extra * np.exp(self._shifts(batch))
         if "trials" in batch.beside:
             trials = batch.beside["trials"].astype(np.int64)
             return rng.binomial(trials, self._means(eta)).astype(np.float64)

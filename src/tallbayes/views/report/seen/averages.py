@@ -39,11 +39,18 @@ def averages_of(result: Result, answers: Sequence[Any]) -> list[Any]:
 
 
 def _questions(result: Result) -> list[Callable[[], Any]]:
+    from tallbayes.formula.expressions import read_side
+
     assert result.encoding is not None
     coding: Any = result.encoding["coding"]
     made: list[Callable[[], Any]] = []
     levels: dict[str, Any] = dict(coding["categories"]["items"])
-    for name, kind in coding.get("kinds", {}).items():
+    kinds = coding.get("kinds", {})
+    # Columns that are in the formula of the noise alone move no mean.
+    read = kinds if coding.get("second") is None else read_side(coding["right"], tuple(kinds))
+    for name, kind in kinds.items():
+        if name not in read:
+            continue
         if kind != "categories":
             made.append(partial(result.average_slope, name))
             continue

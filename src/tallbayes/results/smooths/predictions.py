@@ -111,7 +111,7 @@ def smooth_stream(
     regression, posterior = result.regression, kept_posterior(result)
     assert regression is not None
     wanted, response = Wanted(regression.family, ks), CATALOGUE[regression.family].response
-    layout = Layout(regression.heads, regression.intercept, regression.extras)
+    layout = regression.layout
     told = noise if noise is not None and noise.facts.response in ("real", "count") else None
     kind, outputs = OwnResponse(SmoothResponse(FamilyTheta.of(result), wanted, layout, told)), 1 + len(ks)
     notes = (WITHOUT_INTERVAL,) if interval is not None and response != "binary" else ()
