@@ -6,10 +6,10 @@ Each case is fitted once, and its evidence found with every seed to 0.01 nat: th
 hold the reference, and what it took. References are NumPy's and scipy's alone: a grid where there are five parameters
 or fewer, and elsewhere 10^5 and more draws of Student's t about the posterior's moments with plain weights, whose own
 error is given. bridgesampling has 8,000 draws of an independence sampler, made the same way. The controls drop a
-constant and a term, and must not be covered; and intervals half as long must cover about 70%. The ranked case is `tb.rank(by="evidence")` of a nested pair of logistic
-regressions, fitted anew for each of fifty seeds, against the difference of two grids. The tall case is a nested pair of
-logistic regressions of 10^6 rows, with plain weights about the mode for a reference; wall and processor seconds are
-those beyond the fits.
+constant and a term, and must not be covered; and intervals half as long must cover about 70%. The ranked case is
+`tb.rank(by="evidence")` of a nested pair of logistic regressions, fitted anew for each of fifty seeds, against the
+difference of two grids. The tall case is a nested pair of logistic regressions of 10^6 rows, with plain weights about
+the mode for a reference; wall and processor seconds are those beyond the fits.
 
 What is in benchmarks/results/evidence.json is not run again, and of a case that takes seconds a seed no seed that is:
 delete it, or a case in it, after a change.

@@ -10,8 +10,8 @@ that of the difference to first order; its bias, -mean [w^2 (h - m) - w_0^2 (h -
 Weights behave where no few draws hold a large part of them: by their efficiency n / mean (w / W)^2, by their largest,
 and by the index k of a generalised Pareto tail (Zhang and Stephens' estimate), which is finite moments up to 1 / k.
 A shoulder, as that of a scale near 0, has a tail that looks heavy though its weights are bounded: of the mean of the
-weights themselves k says nothing where no draw holds more than a hundredth of their variance, which laws with k near 0.5
-and above have next to never.
+weights themselves k says nothing where no draw holds more than a hundredth of their variance, which laws with k near
+0.5 and above have next to never.
 """
 
 from __future__ import annotations
