@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ class Funnel:
     bent: Proposal | None = None
     target: Any = None
     table: Any = None
+    rows_read: int = 1
+    most: float = 1e6
 
     def log_posteriors(self, moves: Any) -> list[Any]:
         s, r = (self.anchor.mode + moves)[:, :1], (self.anchor.mode + moves)[:, 1:]
@@ -59,6 +61,12 @@ def bent_derivatives(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     gradient, precision = -(z - z[0] ** 2 / 5) * np.exp(-z[0]), np.eye(len(z)) * np.exp(-z[0])
     gradient[0], precision[0, 0] = 0.0, 1.0
     return gradient, precision
+
+
+def test_no_climbs_are_made_where_all_draws_are_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(centring, "bent_by_scales", lambda *given: pytest.fail("climbed"))
+    source: Any = replace(Funnel(plain_anchor(11)), rows_read=10_000)
+    assert centred(source, 0).bent is None
 
 
 @pytest.mark.parametrize("bends", [True, False])

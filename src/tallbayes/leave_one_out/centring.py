@@ -27,6 +27,8 @@ from tallbayes.weighing.weights import Weights
 WORTH_MOVING, MOST_MOVES = 0.8, 5
 DRAWS_A_PARAMETER, LEAST_DRAWS = 32, 512
 MOST_MOVED = 128
+# Passes with all second derivatives, which climbs take for a proposal that bends: no dearer than the draws may be.
+CLIMB_PASSES = 64
 # Of the seed's blocks, where those begin that are made for this alone.
 FIRST_BLOCK = 2**20
 
@@ -69,7 +71,8 @@ def _looked(source: AllRows, seed: int, number: int) -> CentringDraws:
 def _bent(start: AllRows, moved: AllRows, seed: int) -> AllRows:
     """About where it started, by draws that bend with the scales; where it has moved to, if those are worth less."""
     precision = start.anchor.precision
-    if not isinstance(precision, np.ndarray) or precision.ndim < 2:
+    dear = CLIMB_PASSES * len(start.anchor.mode) * start.rows_read > start.most
+    if dear or not isinstance(precision, np.ndarray) or precision.ndim < 2:
         return moved
     proposal = bent_by_scales(start.target, start.table, start.anchor, seed).proposal
     if proposal is None:
