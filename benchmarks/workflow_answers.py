@@ -148,7 +148,7 @@ def mixed_draws() -> dict[str, np.ndarray]:
     schools = np.repeat(np.arange(own_schools.SCHOOLS), own_schools.PUPILS)
     x, parts = own_schools.rows()["x"], []
     nodes, weights = np.polynomial.hermite_e.hermegauss(31)
-    for batch in range(2):
+    for batch in range(4):
         drawn = own_schools.drawn(40_000, seed=100 + batch)
 
         def mean(x: float, own: np.ndarray, drawn: Any = drawn) -> np.ndarray:
