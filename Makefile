@@ -209,6 +209,7 @@ bench-quantiles: $(BENCH_STAMP)
 
 bench-loo: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/leave_one_out.py
+	@$(BIN)/python benchmarks/loo_by_group.py
 
 bench-small: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/small_tables.py --out benchmarks/results/small_tables.json

@@ -165,11 +165,14 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     certified = np.array([run["status"] == "certified" for run in runs])
     stated = np.array([run["standard_error"] for run in runs])
     sampling = np.array([run["sampling_error"] for run in runs])
-    held = np.array([run["interval"][0] <= run["truth"] <= run["interval"][1] for run in runs])
+    ends = np.array([run["interval"] for run in runs])
+    # Intervals half as long are the control.
+    held, half = (np.abs(error) <= share * np.diff(ends, axis=1)[:, 0] / 2 for share in (1.0, 0.5))
     return {
         "runs": len(runs),
         "certified": int(certified.sum()),
         "coverage": float(held[certified].mean()),
+        "half": float(half[certified].mean()),
         "rmse_over_stated": float(np.sqrt(np.mean(error[certified] ** 2) / np.mean(stated[certified] ** 2))),
         "rmse_over_sampling_error": float(np.sqrt(np.mean((error / sampling)[certified] ** 2))),
         "largest_bias_bound": float(max(run["bias_bound"] for run in runs)),

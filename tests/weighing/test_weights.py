@@ -101,6 +101,34 @@ def test_weights_that_do_not_behave_are_told(posterior: np.ndarray, words: str) 
     assert words in Weights(posterior / posterior.mean(), np.ones(len(posterior))).trouble
 
 
+def pareto(index: float, count: int) -> Weights:
+    """Its quantiles."""
+    drawn = ((np.arange(count) + 0.5) / count) ** -index
+    return Weights(drawn / drawn.mean(), np.ones(count))
+
+
+def shoulder(count: int) -> Weights:
+    """As of a scale of effects that may be 0: bounded by five times their mean, and by 1.6 times but for a few."""
+    drawn = 1.6 * np.sqrt((np.arange(count) + 0.5) / count)
+    drawn[: count // 200] = np.linspace(1.6, 5.0, count // 200)
+    return Weights(drawn / drawn.mean(), np.ones(count))
+
+
+def test_a_shoulder_is_no_trouble_to_a_mean() -> None:
+    """Where draws are enough to say so."""
+    many, few = shoulder(16_384), shoulder(2_048)
+    assert "tail is heavy" in many.trouble
+    assert many.trouble_of_mean == ""
+    assert "tail is heavy" in few.trouble_of_mean
+
+
+@pytest.mark.parametrize("index", [0.4, 0.6, 0.9])
+@pytest.mark.parametrize("count", [2_048, 16_384])
+def test_control_a_heavy_tail_is_trouble_to_a_mean(index: float, count: int) -> None:
+    assert pareto(index, count).trouble_of_mean
+    assert pareto(index, count).largest_of_variance > 0.02
+
+
 def test_the_first_few_weigh_as_if_there_were_no_others() -> None:
     weights, values = gamma_weights(draws_of(3))
     alone, _ = gamma_weights(draws_of(3)[:100])

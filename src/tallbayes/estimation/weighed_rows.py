@@ -38,10 +38,10 @@ from tallbayes.setup.record import Search
 from tallbayes.setup.tail_variances import tails_of
 from tallbayes.watch import aside, begin, count_rows, watching
 from tallbayes.weighing.adaptation import DRAWS, weighted_moments
-from tallbayes.weighing.bending import bent_proposal
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.replicates import Replicated, replicate_block
 from tallbayes.weighing.rounds import FIRST_DRAWS, Weighed, Weighing
+from tallbayes.weighing.scales import bent_by_scales
 from tallbayes.workers.executors import Executor, capacity_of, in_order
 from tallbayes.workers.sharing import hire
 from tallbayes.workers.tasks import Book
@@ -254,19 +254,9 @@ def _proposal(asked: Question, prepared: Prepared, executor: Executor) -> tuple[
     if anchor.recentred or freedom is not None or not bends:
         return prepared, plain
     begin("proposal")
-    passes = 0
-
-    def look(z: Floats) -> tuple[Floats, Floats]:
-        nonlocal passes
-        passes += 1
-        here = expand(prepared.target, prepared.table, anchor.mode + anchor.displacements(z[None])[0], executor)
-        return here.gradient @ anchor.whitening, anchor.whitening.T @ here.hessian @ anchor.whitening
-
-    labels = enumerate(prepared.target.space.labels())
-    places = [place for place, name in labels if name.startswith(("scales", "correlations", "smooth"))]
-    bent = aside(bent_proposal, look, anchor.whitening, places, asked.seed)
-    spent = prepared.setup_evaluations + passes * prepared.table.num_rows
-    return replace(prepared, setup_evaluations=spent), bent or plain
+    found = aside(bent_by_scales, prepared.target, prepared.table, anchor, asked.seed, executor)
+    spent = prepared.setup_evaluations + found.passes * prepared.table.num_rows
+    return replace(prepared, setup_evaluations=spent), found.proposal or plain
 
 
 def _is_mixed(target: Target) -> bool:

@@ -35,6 +35,8 @@ MOST_MOVED = 128
 # Draws that tell whether weights behave, and where it is no use to hope that more of them will.
 TELLING, MOST_DOUBTED = 512, 2**14
 SHARE, MOST_GROWTH = 0.8, 4.0
+# Of draws whose weights do not behave, though there are enough: looks are few, so that none is a lucky one.
+GROWTH_IN_DOUBT = 2.0
 # Of the tolerance: what integrals over effects may take before they get more nodes.
 INTEGRAL_SHARE = 0.2
 MOST_NODES = {1: 63, 2: 23, 3: 15}
@@ -109,7 +111,7 @@ class Integration:
             now, count = weighed.estimate, len(weighed.z)
             if not np.all(weighed.log_posterior < np.inf):
                 return self._ended(weighed, Status.heavy_tails, left)
-            trouble = weighed.weights.trouble if count >= TELLING else ""
+            trouble = weighed.weights.trouble_of_mean if count >= TELLING else ""
             met = np.hypot(now.standard_error, now.bias_bound + left) <= self.tolerance
             if trouble and count >= MOST_DOUBTED:
                 self.notes.append(f"weights: {trouble}")
@@ -118,7 +120,7 @@ class Integration:
                 return self._ended(weighed, Status.converged, left)
             if left >= self.tolerance:
                 return self._ended(weighed, Status.rough_integrals, left)
-            draws = self._needed(now, count, left)
+            draws = max(self._needed(now, count, left), int(GROWTH_IN_DOUBT * count) if trouble else 0)
             if self.log_posterior.rows_read + (draws - count) * self.log_posterior.table.num_rows > self.most_rows:
                 return self._ended(weighed, Status.max_evaluations, left)
             weighed = self._drawn(gaussian, draws, weighed)

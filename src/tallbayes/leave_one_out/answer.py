@@ -187,7 +187,7 @@ def _chosen(table: Table, heavy: np.ndarray, everyone: bool, seed: int) -> Chose
 
 def _more(draws: LeftOutDraws | None, source: AllRows | SomeRows, seed: int, count: int) -> LeftOutDraws:
     """So many draws, of which there are some; a block is a pure function of the seed and its number."""
-    proposal = Proposal.about(len(source.anchor.mode), seed)
+    proposal = source.bent or Proposal.about(len(source.anchor.mode), seed)
     first = 0 if draws is None else len(draws.z) // BLOCK_DRAWS
     z = np.concatenate([proposal.block(k, Stream.LEFT_OUT) for k in range(first, count // BLOCK_DRAWS)])
     found = LeftOutDraws(z, proposal.log_gaussian(z), source.log_posteriors(source.anchor.displacements(z)))

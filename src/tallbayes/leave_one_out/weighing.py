@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from tallbayes.programs.compilation import compiled
 from tallbayes.programs.later import jax
 from tallbayes.rows.table import TILE_ROWS, Table
 from tallbayes.watch import count_rows
+from tallbayes.weighing.proposal import Proposal
 
 # Densities of rows at draws: as many as take some seconds.
 MOST_DENSITIES = 2e8
@@ -50,13 +51,14 @@ def balanced(target: Target, table: Table, anchor: Anchor) -> Anchor:
 
 @dataclass(frozen=True, eq=False)
 class AllRows:
-    """log pi by every row; of groups, a draw may take so much `work`."""
+    """log pi by every row; of groups, a draw may take so much `work`, and draws be from a proposal that is `bent`."""
 
     target: Target
     table: Table
     anchor: Anchor
     work: int = 0
     most: float = MOST_DENSITIES
+    bent: Proposal | None = None
 
     in_words = "all rows"
 
@@ -80,6 +82,8 @@ class SomeRows:
     anchor: Anchor
     heavy: ChosenRows
     most: float = MOST_DENSITIES
+
+    bent: ClassVar[None] = None
 
     @property
     def in_words(self) -> str:

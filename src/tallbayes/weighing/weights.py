@@ -9,6 +9,9 @@ that of the difference to first order; its bias, -mean [w^2 (h - m) - w_0^2 (h -
 
 Weights behave where no few draws hold a large part of them: by their efficiency n / mean (w / W)^2, by their largest,
 and by the index k of a generalised Pareto tail (Zhang and Stephens' estimate), which is finite moments up to 1 / k.
+A shoulder, as that of a scale near 0, has a tail that looks heavy though its weights are bounded: of the mean of the
+weights themselves k says nothing where no draw holds more than a hundredth of their variance, which laws with k near
+0.5 and above have next to never.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ LEAST_EFFICIENCY = 0.2
 MOST_TAIL = 0.35
 # Of the sum of all weights: what one draw may hold.
 LARGEST_SHARE = 0.05
+# Of the variance of all weights: so little in one draw that a tail does not matter to their mean.
+LARGEST_OF_VARIANCE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,17 +80,35 @@ class Weights:
         return _pareto_index(beyond) if beyond[-1] > 1e-6 else -np.inf
 
     @property
+    def largest_of_variance(self) -> float:
+        """The part of their variance that one draw holds."""
+        squares = (self.posterior - 1) ** 2
+        return float(squares.max() / max(squares.sum(), np.finfo(float).tiny))
+
+    @property
     def trouble(self) -> str:
         """What is wrong with them, in words; empty where nothing is."""
+        return self._trouble_of_few or self._trouble_of_tail
+
+    @property
+    def trouble_of_mean(self) -> str:
+        """The same where nothing but their own mean is asked for."""
+        few = self._trouble_of_few
+        return few if few or self.largest_of_variance < LARGEST_OF_VARIANCE else self._trouble_of_tail
+
+    @property
+    def _trouble_of_few(self) -> str:
         if not np.all(np.isfinite(self.posterior)):
             return "the posterior is no number at some draws"
         if self.efficiency < LEAST_EFFICIENCY:
             return f"they are worth {self.efficiency:.0%} of as many equal ones"
         if self.largest > LARGEST_SHARE * len(self.posterior):
             return f"one draw holds {self.largest / len(self.posterior):.0%} of all weight"
-        if self.tail > MOST_TAIL:
-            return f"their tail is heavy (k = {self.tail:.2f})"
         return ""
+
+    @property
+    def _trouble_of_tail(self) -> str:
+        return f"their tail is heavy (k = {self.tail:.2f})" if self.tail > MOST_TAIL else ""
 
 
 def weighted_differences(values: Any, posterior: Any, gaussian: Any) -> Any:
