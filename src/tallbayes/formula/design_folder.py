@@ -22,7 +22,8 @@ from typing import Any
 
 from tallbayes.errors import TableError
 from tallbayes.rows.atomic import replacing
-from tallbayes.rows.on_disk import HEADER, Stored, open_table
+from tallbayes.rows.on_disk import Stored, open_table
+from tallbayes.rows.segments.redo import HEADER
 from tallbayes.rows.writing import write_table
 
 FORMAT = "tallbayes design 2"

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
-from tallbayes.rows.atomic import sync_file
+from tallbayes.rows.atomic import sync_file, writing
 from tallbayes.rows.columns import require
 from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
 from tallbayes.rows.formats import format_of
 from tallbayes.rows.on_disk import MOST_ROWS, Stored
 from tallbayes.rows.packing import FieldLayout, LearntColumn, layout, pack, packed_size
 from tallbayes.rows.shuffling import Deal, buckets_for, write_whole
-from tallbayes.rows.unfinished import Look, Making, Unfinished, finished_before, unfinished_table, writing
+from tallbayes.rows.unfinished import Look, Making, Unfinished, finished_before, unfinished_table
 
 FORMAT = "tallbayes ingest 2"
 

@@ -16,14 +16,15 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import TableError, explain
-from tallbayes.rows.atomic import replacing, sync_file
-from tallbayes.rows.on_disk import HEADER, Stored, open_table, seal
+from tallbayes.rows.atomic import alone, replacing, sync_file, writing
+from tallbayes.rows.on_disk import Stored, open_table, seal
+from tallbayes.rows.segments.redo import HEADER
 
 JOURNAL_SECONDS = 10.0
 JOURNAL_SHARE = 0.05
@@ -123,17 +124,6 @@ def unfinished_table(out: str | os.PathLike[str], overwrite: bool) -> Iterator[U
         yield work
 
 
-@contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Trouble with the disk, as a TableError."""
-    try:
-        yield
-    except OSError as error:
-        hint = "free some space there and do the same again, or another place"
-        expected = f"a place with space that can be written at {str(place)!r}"
-        raise TableError(explain(expected, error.strerror or str(error), hint)) from error
-
-
 def finished_before(out: str | os.PathLike[str], asked: Mapping[str, Any]) -> Stored | None:
     """The very table that is asked for, whose maker was stopped after its last step but one: to clear its work away."""
     work = Unfinished(Path(os.path.abspath(out)))
@@ -158,17 +148,8 @@ def _require_replaceable(final: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _locked(work: Unfinished) -> Iterator[None]:
+    lock = work.folder / "lock"
     with writing(work.folder):
-        descriptor = os.open(work.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        with suppress(ImportError):
-            import fcntl
-
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                got = f"another process at work in {str(work.folder)!r}"
-                raise TableError(explain("to be alone with the table", got, "wait until it has ended")) from None
+        lock.touch()
+    with alone(lock):
         yield
-    finally:
-        os.close(descriptor)

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
-from tallbayes.rows.atomic import replacing
+from tallbayes.rows.atomic import replacing, writing
 from tallbayes.rows.on_disk import IN_ORDER, ROW, Field, Stored
 from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
 from tallbayes.rows.statistics import ColumnStatistics
-from tallbayes.rows.unfinished import Unfinished, unfinished_table, writing
+from tallbayes.rows.unfinished import Unfinished, unfinished_table
 
 # A bucket that grows too large is dealt once more: 4 GiB of rows are not, 256 GiB are once.
 NUM_BUCKETS = 64
