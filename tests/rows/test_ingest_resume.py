@@ -13,8 +13,8 @@ from ingest_files import SMALL, Stop, make_small, run_python, stop_at, write_fil
 
 import tallbayes as tb
 from tallbayes.errors import TableError
-from tallbayes.rows.segments import checksums
 from tallbayes.rows import shuffling, unfinished
+from tallbayes.rows.segments import checksums
 
 
 @pytest.fixture

@@ -192,6 +192,18 @@ class Stored:
             segments=kept,
         )
 
+    def without(self, places: Any) -> Stored:
+        """The table without the rows at these places; crash-safe. See `segments.withdrawal`."""
+        from tallbayes.rows.segments.withdrawal import withdraw
+
+        return withdraw(self, places)
+
+    def places_from(self, path: str | os.PathLike[str]) -> np.ndarray:
+        """Where the rows stand that came from this file."""
+        from tallbayes.rows.segments.withdrawal import places_from
+
+        return places_from(self, os.path.abspath(path))
+
     def _map(self, field: Field) -> np.memmap:
         if withdrawals_in(self.path) != self.withdrawals:
             got = "others in the places of rows that were withdrawn since"
@@ -299,9 +311,7 @@ def header_of(stored: Stored) -> str:
 
 def _only_segment(stored: Stored) -> Segment:
     """The record of a table that has neither grown nor shrunk."""
-    source, num_rows = stored.source or {}, stored.num_rows
-    files = [Part(*file, rows, rows) for file, rows in zip(source.get("files", ()), source.get("rows", ()), strict=False)]
-    parts = tuple(files) or (Part("", 0, 0, num_rows, num_rows),)
+    parts, num_rows = Part.all_of(stored.source, stored.num_rows), stored.num_rows
     known = tuple(column.known for column in stored.columns)
     return Segment(0, num_rows, stored.capacity, 0, stored.least, stored.shuffled, parts=parts, columns=known)
 

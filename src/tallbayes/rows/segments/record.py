@@ -10,8 +10,9 @@ first, so that their sizes stay geometric and a row's digest is made anew log(se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,14 @@ class Part:
     @property
     def stamp(self) -> Stamp:
         return self.path, self.size, self.modified
+
+    @classmethod
+    def all_of(cls, source: Mapping[str, Any] | None, num_rows: int) -> tuple[Part, ...]:
+        """Those that a source tells of, or so many rows of arrays."""
+        known = source or {}
+        files = zip(known.get("files", ()), known.get("rows", ()), strict=False)
+        found = tuple(cls(path, size, modified, rows, rows) for (path, size, modified), rows in files)
+        return found or (cls("", 0, 0, num_rows, num_rows),)
 
 
 @dataclass(frozen=True)
@@ -102,15 +111,13 @@ def pair_to_merge(segments: tuple[Segment, ...]) -> int | None:
     """The place of the first of the two neighbours that are smallest together; None where segments are few."""
     if len(segments) <= MOST_SEGMENTS:
         return None
-    sizes = [second.stop - first.start for first, second in zip(segments, segments[1:], strict=False)]
+    sizes = [second.stop - first.start for first, second in pairwise(segments)]
     return int(np.argmin(sizes))
 
 
 def merged_pair(first: Segment, second: Segment) -> Segment:
     """Two neighbours as one, known as the later one was."""
-    return replace(
-        second, start=first.start, first=first.first, parts=(*first.parts, *second.parts), shuffled=False
-    )
+    return replace(second, start=first.start, first=first.first, parts=(*first.parts, *second.parts), shuffled=False)
 
 
 def after_withdrawal(segments: tuple[Segment, ...], num_rows: int, gone: np.ndarray) -> tuple[Segment, ...]:
@@ -120,9 +127,8 @@ def after_withdrawal(segments: tuple[Segment, ...], num_rows: int, gone: np.ndar
         first, parts = segment.first, []
         for part in segment.parts:
             lost = int(np.searchsorted(gone, first + part.rows) - np.searchsorted(gone, first))
-            parts.append(replace(part, left=part.left - lost))
+            parts.append(replace(part, left=max(part.left - lost, 0)))
             first += part.rows
-        stop = min(segment.stop, num_rows)
-        ends = {"start": min(segment.start, num_rows), "stop": stop, "padded": stop}
-        found.append(replace(segment, **ends, parts=tuple(parts)))
+        start, stop = min(segment.start, num_rows), min(segment.stop, num_rows)
+        found.append(replace(segment, start=start, stop=stop, padded=stop, parts=tuple(parts)))
     return tuple(found)

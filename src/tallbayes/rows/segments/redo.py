@@ -54,9 +54,13 @@ def finish_withdrawal(folder: Path) -> None:
     if not (folder / REDO).is_file():
         return
     with writing(folder), alone(folder, wait=True):
-        # Whoever was at it may have come to its end meanwhile.
-        if (folder / REDO).is_file():
-            _apply(folder, _read(folder / REDO))
+        settle(folder)
+
+
+def settle(folder: Path) -> None:
+    """The same, by whoever is alone with the table."""
+    if (folder / REDO).is_file():
+        _apply(folder, _read(folder / REDO))
 
 
 def withdrawals_in(folder: Path) -> int | None:
