@@ -60,18 +60,23 @@ LARGEST = 1e30
 def list_rows(
     target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, folder: Path | None = None
 ) -> Listing | None:
-    """The list, or None where reading all rows equally often is about as good: one pass.
+    """The list, or None where reading all rows equally often is about as good: one pass. Rows on disk that lie in the
+    order of their days are listed in any case: a run of the list is then of all days.
 
     With a `folder` the list is made there, in bounded memory and with a second pass.
     """
     bound, shape = Bound(target, table), _shape_of(anchor)
+    in_order = table.stored is not None and not table.shuffled
     if folder is None:
         found = list(_over_chunks(executor, sizes, bound, shape))
         mean = _worthwhile(table, [_sums(part) for part in found])
+        mean = np.inf if mean is None and in_order else mean
         if isinstance(anchor.precision, Arrowhead):
             return _spread_out(_parts(iter(found), np.inf if mean is None else mean), target.layout, table)
         return None if mean is None else _shuffled(_parts(iter(found), mean))
     mean = _worthwhile(table, _over_chunks(executor, size_sums, bound, shape))
+    if mean is None and in_order:
+        mean = np.inf
     if mean is None:
         return None
     return mapped_listing(write_table(folder / "listing", _parts(_over_chunks(executor, sizes, bound, shape), mean)))

@@ -56,6 +56,8 @@ class Field:
 ROW = Field("@row", "int32")
 # Said of the source of rows that were written as they came.
 IN_ORDER = "in order"
+# Of rows that were made of others: the stamp of what they were made of last.
+MADE_OF = "made of"
 
 
 @dataclass(frozen=True)

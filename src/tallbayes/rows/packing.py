@@ -248,8 +248,10 @@ def packed_batches(
     size: int | None = None,
     order: np.ndarray | None = None,
     as_they_came: bool = False,
+    first: int = 0,
 ) -> Iterator[Any]:
-    """Arrow tables of these columns in this order; of the rows as they lie, or in the `order` of these places.
+    """Arrow tables of these columns in this order; of the rows as they lie, from one on, or in the `order` of these
+    places.
 
     Dates are refused, being neither numbers nor text, unless columns are wanted `as_they_came`.
     """
@@ -262,7 +264,7 @@ def packed_batches(
         ranks |= {} if rank is None else {name: rank}
     levels = {name: arrow.array(columns[name].levels, arrow.string()) for name in wanted}
     labels = [name for name in wanted if _may_be_labels(arrays[columns[name].field][:PROBE_ROWS, columns[name].place])]
-    for start in range(0, stored.num_rows, size):
+    for start in range(first, stored.num_rows, size):
         parts = {}
         for name in wanted:
             column = columns[name]

@@ -19,9 +19,9 @@ import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
 from tallbayes.rows.atomic import replacing, writing
-from tallbayes.rows.on_disk import IN_ORDER, ROW, Field, Stored
+from tallbayes.rows.on_disk import IN_ORDER, MADE_OF, ROW, Field, Stored
 from tallbayes.rows.segments.conversion import LOOKED_AT
-from tallbayes.rows.segments.record import next_number
+from tallbayes.rows.segments.record import Stamp, next_number
 from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
 from tallbayes.rows.statistics import ColumnStatistics, blurred
 from tallbayes.rows.unfinished import Unfinished, unfinished_segment, unfinished_table
@@ -70,7 +70,17 @@ def write_table(
             raise
 
 
-def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
+def write_behind(stored: Stored, chunks: Iterable[Chunk], made_of: Stamp) -> Stored:
+    """More rows of a table in the order they come in, and what they were made of, which it keeps."""
+    with unfinished_segment(stored.path) as work:
+        try:
+            return _write(work, iter(chunks), True, made_of)
+        except BaseException:
+            work.discard()
+            raise
+
+
+def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool, made_of: Stamp | None = None) -> Stored:
     with writing(work.folder):
         work.clear()
     first = next(parts, None)
@@ -83,7 +93,9 @@ def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
         raise DataError(explain("at least one row", "0 rows", "check what makes the chunks"))
     form.require_held()
     with writing(work.folder):
-        source = {IN_ORDER: True} if shuffled else None
+        source: dict[str, Any] | None = {IN_ORDER: True} if shuffled else None
+        if made_of is not None:
+            source = {IN_ORDER: True, MADE_OF: made_of, "files": [made_of], "rows": [num_rows]}
         made = Stored(work.table, num_rows, True, form.fields(), {}, source=source, numbered=form.numbered)
         return work.seal(made)
 

@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tallbayes.errors import TableError, explain
 from tallbayes.rows.atomic import alone, sync_file, writing
-from tallbayes.rows.on_disk import IN_ORDER, MOST_ROWS, Field, Stored, open_table, put_on_record
+from tallbayes.rows.on_disk import IN_ORDER, MADE_OF, MOST_ROWS, Field, Stored, open_table, put_on_record
 from tallbayes.rows.segments.checksums import digests_of, remember
 from tallbayes.rows.segments.record import Part, Segment, merged_pair, next_number, pair_to_merge, pieces, room_for
 from tallbayes.rows.segments.redo import settle
@@ -108,11 +109,13 @@ def _write(descriptor: int, block: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _source(onto: Stored, made: Stored) -> dict[str, object] | None:
+def _source(onto: Stored, made: Stored) -> dict[str, Any] | None:
     """That of the table; rows of which it is not known which ones they were make all unknown."""
-    if onto.source is None or not onto.source.get(IN_ORDER):
-        return None if onto.source is None else dict(onto.source)
-    return {**onto.source, IN_ORDER: bool((made.source or {}).get(IN_ORDER))}
+    if onto.source is None:
+        return None
+    known, more = dict(onto.source), made.source or {}
+    known |= {IN_ORDER: bool(more.get(IN_ORDER))} if known.get(IN_ORDER) else {}
+    return known | {name: more[name] for name in (MADE_OF,) if name in more}
 
 
 def _with_few_segments(

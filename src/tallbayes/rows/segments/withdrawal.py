@@ -21,16 +21,16 @@ import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
 from tallbayes.rows.atomic import writing
-from tallbayes.rows.on_disk import IN_ORDER, Column, Field, Stored, header_of
+from tallbayes.rows.on_disk import IN_ORDER, MADE_OF, Column, Field, Stored, header_of
 from tallbayes.rows.segments.behind import changing, filled
 from tallbayes.rows.segments.checksums import READ_BYTES, remember
-from tallbayes.rows.segments.record import after_withdrawal, pieces
+from tallbayes.rows.segments.record import Stamp, after_withdrawal, pieces
 from tallbayes.rows.segments.redo import Redo, carry_out
 
 
-def withdraw(stored: Stored, places: Sequence[int] | np.ndarray) -> Stored:
+def withdraw(stored: Stored, places: Sequence[int] | np.ndarray, made_of: Stamp | None = None) -> Stored:
     """The table without the rows at these places, whose bytes are in its files no more; it has to be the table that is
-    there. Whoever has the older one open is refused its rows from now on."""
+    there. Whoever has the older one open is refused its rows from now on. What it is `made_of` from now on is kept."""
     gone = _require_places(stored, places)
     with changing(stored.path) as now:
         if now.digest != stored.digest:
@@ -46,7 +46,7 @@ def withdraw(stored: Stored, places: Sequence[int] | np.ndarray) -> Stored:
             segments=after_withdrawal(now.segments, left, _numbers(now, gone)),
             withdrawals=now.withdrawals + 1,
             columns=tuple(_less(now, column, gone) for column in now.columns),
-            source={**now.source, IN_ORDER: False} if (now.source or {}).get(IN_ORDER) and now.source else now.source,
+            source=_source(now, made_of),
         )
         rows = {field.file: np.ascontiguousarray(_bytes(now, field)[movers]) for field in now.all_fields}
         digests = {field.name: _digests(now, less, field, holes, rows[field.file]) for field in now.all_fields}
@@ -67,6 +67,13 @@ def places_from(stored: Stored, path: str) -> np.ndarray:
         raise DataError(explain(f"a file whose rows {str(stored.path)!r} holds", got, "the file that was appended"))
     inside = [(numbers >= first[place]) & (numbers < first[place + 1]) for place in found]
     return np.flatnonzero(np.any(inside, axis=0))
+
+
+def _source(stored: Stored, made_of: Stamp | None) -> dict[str, Any] | None:
+    if stored.source is None:
+        return None
+    moved = {IN_ORDER: False} if stored.source.get(IN_ORDER) else {}
+    return {**stored.source, **moved, **({} if made_of is None else {MADE_OF: made_of})}
 
 
 def _require_places(stored: Stored, places: Any) -> np.ndarray:
