@@ -117,15 +117,21 @@ def _append(
 
 def _are_in(files: list[File], onto: Stored) -> bool:
     """Whether a table holds all rows of these files; one that holds those of some is refused."""
-    held = {part.stamp: part for part in onto.parts if part.left}
-    found = {file.path.name: held.get((str(file.path), file.size, file.modified)) for file in files}
-    there = {name: part for name, part in found.items() if part is not None}
-    if len(there) == len(files) and all(part.left == part.rows for part in there.values()):
+    held = {part.stamp[:2]: part for part in onto.parts if part.left}
+    found = [(file, held.get((str(file.path), file.size))) for file in files]
+    there = [(file, part) for file, part in found if part is not None]
+    if len(there) == len(files) and all(
+        (part.modified, part.left) == (file.modified, part.rows) for file, part in there
+    ):
         return True
-    for name, part in there.items():
-        some = "" if part.left == part.rows else f", of which {part.left:,} rows have not been withdrawn"
+    for file, part in there:
+        got = f"{file.label}, which it holds"
+        if part.left < part.rows:
+            got += f", of which {part.left:,} rows have not been withdrawn"
+        if part.modified != file.modified:
+            got = f"{file.label} of the same size as when it came, changed since"
         hint = "the other files alone; a copy of another name if its rows are to count twice"
-        raise TableError(explain("files that the table does not hold", f"{name!r}, which it holds{some}", hint))
+        raise TableError(explain("files that the table does not hold", got, hint))
     return False
 
 

@@ -28,7 +28,7 @@ from tallbayes.rows.atomic import take_place
 from tallbayes.rows.segments.checksums import digests_of, first_wrong, remember
 from tallbayes.rows.segments.record import Part, Segment
 from tallbayes.rows.segments.redo import HEADER, finish_withdrawal, withdrawals_in, write_header
-from tallbayes.rows.table import TILE_ROWS, Table, capacity_for
+from tallbayes.rows.table import CHUNK_ROWS, TILE_ROWS, Table, capacity_for
 
 # The second is of tables that have grown or shrunk: what reads the first alone would take them for broken.
 FORMAT, GROWN_FORMAT = "tallbayes table 1", "tallbayes table 2"
@@ -125,8 +125,9 @@ class Stored:
 
     @property
     def num_bytes(self) -> int:
-        """Of its files."""
-        return sum(self.capacity * field.row_bytes for field in self.all_fields)
+        """Of its files, without the room to grow, which takes none."""
+        held = min(self.capacity, capacity_for(self.num_rows, min(self.least, CHUNK_ROWS)))
+        return sum(held * field.row_bytes for field in self.all_fields)
 
     @property
     def all_fields(self) -> tuple[Field, ...]:

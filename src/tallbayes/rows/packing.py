@@ -258,7 +258,8 @@ def packed_batches(
     arrow, size = require("pyarrow"), size or BATCH_ROWS
     arrays = stored.rows()
     made = {name: _part_in(stored, name) for name in wanted}
-    columns, ranks = {}, {}
+    columns: dict[str, Column] = {}
+    ranks: dict[str, np.ndarray] = {}
     for name in wanted:
         columns[name], rank = _with_sorted_levels(column_of(stored, name, as_they_came), made[name] is not None)
         ranks |= {} if rank is None else {name: rank}
