@@ -151,8 +151,8 @@ def test_other_bytes_are_found_by_name(segment: int, tmp_path: Path) -> None:
 
 
 def changed(place: Path, **other: Any) -> Path:
-    values = {name: other.get(name, values) for name, values in columns(150, 1).items() if other.get(name, 0) is not None}
-    return write(place / "day.parquet", values | {name: each for name, each in other.items() if each is not None})
+    values = {name: each for name, each in (columns(150, 1) | other).items() if each is not None}
+    return write(place / "day.parquet", values)
 
 
 def touched(place: Path) -> Path:
@@ -163,9 +163,15 @@ def touched(place: Path) -> Path:
 REFUSALS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a column less": (lambda place: changed(place, x=None), "a column 'x'; got no such column in 'day.parquet'"),
     "a column more": (lambda place: changed(place, z=np.zeros(150)), "got 'z' in 'day.parquet', which.*does not have"),
-    "text for numbers": (lambda place: changed(place, x=["a"] * 150), "column 'x' of kind 'number' in 'day.parquet' too"),
+    "text for numbers": (
+        lambda place: changed(place, x=["a"] * 150),
+        "column 'x' of kind 'number' in 'day.parquet' too",
+    ),
     "fractions": (lambda place: changed(place, id=np.arange(150) + 0.5), "'id' of kind 'whole' in .*got 'number'"),
-    "missing in whole numbers": (lambda place: changed(place, id=[None, *range(149)]), "no missing values in column 'id'"),
+    "missing in whole numbers": (
+        lambda place: changed(place, id=[None, *range(149)]),
+        "no missing values in column 'id'",
+    ),
     "beyond 32 bits": (lambda place: changed(place, id=np.arange(150) + 2**31), "32 bits in column 'id'"),
     "blurred by float32": (lambda place: changed(place, x=1e7 + np.arange(150)), "'x' that float32 tells apart"),
     "no rows": (lambda place: write(place / "day.parquet", columns(0)), "at least one row"),

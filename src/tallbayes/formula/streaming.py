@@ -40,7 +40,7 @@ from tallbayes.formula.response.outcomes import CLASSES, response_numbers
 from tallbayes.formula.standardising import Standardiser, is_centred, require_rows, standardised_blocks
 from tallbayes.formula.survey import CompleteRows, Learnt, survey, with_levels
 from tallbayes.model.weights import WEIGHT, require_weights
-from tallbayes.rows.columns import count_missing, cut_levels, kind_of, levels_of
+from tallbayes.rows.columns import cut_levels, kind_of, levels_of
 from tallbayes.rows.on_disk import MADE_OF, Stored, open_table
 from tallbayes.rows.segments.withdrawal import withdraw
 from tallbayes.rows.sources import Source, open_source
@@ -232,14 +232,15 @@ class _Arrived:
         columns = dict.fromkeys([*self.parsed.columns, *filter(None, self.request.beside.values())])
         states = states_from_plain(self.left["states"])
         classes = None if self.left["classes"] is None else np.array(self.left["classes"])
-        drops = self.request.missing != "error"
-        for batch in CompleteRows(self.source, tuple(columns), start=self.start):
-            yield from _fields(self.request, self.parsed, self.encoding, self._known(batch, drops), states, classes)
+        rows = CompleteRows(self.source, tuple(columns), start=self.start)
+        if self.request.missing == "error":
+            # Those before had none.
+            refuse_missing(rows.missing)
+        for batch in rows:
+            yield from _fields(self.request, self.parsed, self.encoding, self._known(batch), states, classes)
 
-    def _known(self, batch: Any, drops: bool) -> Any:
-        """The same rows, refused where they miss a value or have a category that is new."""
-        if not drops:
-            refuse_missing(count_missing(batch))
+    def _known(self, batch: Any) -> Any:
+        """The same rows, refused where they have a category, class or group that is new."""
         cut = cut_levels(batch)
         right = right_of(self.parsed, cut)
         self.encoding.coding.require_known(right)
