@@ -26,7 +26,7 @@ from tallbayes.errors import TableError, explain
 from tallbayes.programs.later import jax
 from tallbayes.rows.atomic import take_place
 from tallbayes.rows.segments.checksums import digests_of, first_wrong, remember
-from tallbayes.rows.segments.record import Part, Segment
+from tallbayes.rows.segments.record import FilePart, RowSegment
 from tallbayes.rows.segments.redo import HEADER, finish_withdrawal, withdrawals_in, write_header
 from tallbayes.rows.table import CHUNK_ROWS, TILE_ROWS, Table, capacity_for
 
@@ -108,7 +108,7 @@ class Stored:
     source: Mapping[str, Any] | None = None
     numbered: bool = False
     least: int = TILE_ROWS
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[RowSegment, ...] = ()
     withdrawals: int = 0
 
     def __len__(self) -> int:
@@ -171,7 +171,7 @@ class Stored:
         return places
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[FilePart, ...]:
         """The files that its rows came from, in the order of their numbers."""
         return tuple(part for segment in self.segments for part in segment.parts)
 
@@ -312,11 +312,11 @@ def header_of(stored: Stored) -> str:
     return json.dumps({**document, "source": stored.source, "digest": stored.digest}, indent=1)
 
 
-def _only_segment(stored: Stored) -> Segment:
+def _only_segment(stored: Stored) -> RowSegment:
     """The record of a table that has neither grown nor shrunk."""
-    parts, num_rows = Part.all_of(stored.source, stored.num_rows), stored.num_rows
+    parts, num_rows = FilePart.all_of(stored.source, stored.num_rows), stored.num_rows
     known = tuple(column.known for column in stored.columns)
-    return Segment(0, num_rows, stored.capacity, 0, stored.least, stored.shuffled, parts=parts, columns=known)
+    return RowSegment(0, num_rows, stored.capacity, 0, stored.least, stored.shuffled, parts=parts, columns=known)
 
 
 def _is_as_sealed(stored: Stored) -> bool:
@@ -353,7 +353,7 @@ def _read_header(path: Path, document: dict[str, Any]) -> Stored:
         source=document["source"],
         numbered=bool(document.get("numbered", False)),
         least=int(document.get("least", TILE_ROWS)),
-        segments=tuple(Segment.from_plain(each) for each in document.get("segments", ())),
+        segments=tuple(RowSegment.from_plain(each) for each in document.get("segments", ())),
         withdrawals=int(document.get("withdrawals", 0)),
     )
     return stored if stored.segments else replace(stored, segments=(_only_segment(stored),))

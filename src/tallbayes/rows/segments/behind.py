@@ -22,7 +22,15 @@ from tallbayes.errors import TableError, explain
 from tallbayes.rows.atomic import alone, sync_file, writing
 from tallbayes.rows.on_disk import IN_ORDER, MADE_OF, MOST_ROWS, Field, Stored, open_table, put_on_record
 from tallbayes.rows.segments.checksums import digests_of, remember
-from tallbayes.rows.segments.record import Part, Segment, merged_pair, next_number, pair_to_merge, pieces, room_for
+from tallbayes.rows.segments.record import (
+    FilePart,
+    RowSegment,
+    merged_pair,
+    next_number,
+    pair_to_merge,
+    pieces,
+    room_for,
+)
 from tallbayes.rows.segments.redo import settle
 from tallbayes.rows.table import CHUNK_ROWS, capacity_for
 
@@ -49,7 +57,7 @@ def put_behind(onto: Stored, made: Stored, refill: bool) -> Stored:
         raise TableError(explain(f"at most {MOST_ROWS:,} rows", f"{stop:,}", "several tables"))
     least = onto.least if stop <= onto.capacity else room_for(stop, onto.capacity)
     known = tuple(column.known for column in made.columns)
-    segment = Segment(
+    segment = RowSegment(
         start=start,
         stop=stop,
         padded=stop,
@@ -57,7 +65,7 @@ def put_behind(onto: Stored, made: Stored, refill: bool) -> Stored:
         room=least,
         shuffled=made.shuffled,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
-        parts=Part.all_of(made.source, made.num_rows),
+        parts=FilePart.all_of(made.source, made.num_rows),
         columns=known,
     )
     grown = replace(

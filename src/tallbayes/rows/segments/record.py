@@ -27,7 +27,7 @@ Stamp = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The rows of one file, or of arrays, which have no path: how many came, and how many have not been withdrawn."""
 
     path: str
@@ -41,7 +41,7 @@ class Part:
         return self.path, self.size, self.modified
 
     @classmethod
-    def all_of(cls, source: Mapping[str, Any] | None, num_rows: int) -> tuple[Part, ...]:
+    def all_of(cls, source: Mapping[str, Any] | None, num_rows: int) -> tuple[FilePart, ...]:
         """Those that a source tells of, or so many rows of arrays."""
         known = source or {}
         files = zip(known.get("files", ()), known.get("rows", ()), strict=False)
@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Segment:
+class RowSegment:
     """Rows that came together.
 
     The last of its digests is of `padded` - `stop` copies of the table's first row too. `room` is the capacity that the
@@ -65,7 +65,7 @@ class Segment:
     room: int
     shuffled: bool = True
     when: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[FilePart, ...] = ()
     columns: tuple[tuple[int, int, float, float], ...] = ()
 
     @property
@@ -86,16 +86,16 @@ class Segment:
         return asdict(self)
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Segment:
-        parts = tuple(Part(**part) for part in plain["parts"])
+    def from_plain(cls, plain: dict[str, Any]) -> RowSegment:
+        parts = tuple(FilePart(**part) for part in plain["parts"])
         return cls(**{**plain, "parts": parts, "columns": tuple(tuple(each) for each in plain["columns"])})
 
 
-def pieces(segments: tuple[Segment, ...]) -> list[tuple[int, int, int]]:
+def pieces(segments: tuple[RowSegment, ...]) -> list[tuple[int, int, int]]:
     return [piece for segment in segments for piece in segment.pieces()]
 
 
-def next_number(segments: tuple[Segment, ...]) -> int:
+def next_number(segments: tuple[RowSegment, ...]) -> int:
     """That of the next row to come."""
     return max(segment.first + segment.arrived for segment in segments)
 
@@ -107,7 +107,7 @@ def room_for(num_rows: int, capacity: int) -> int:
     return capacity_for(num_rows if num_rows <= CHUNK_ROWS else int(GROWTH * num_rows))
 
 
-def pair_to_merge(segments: tuple[Segment, ...]) -> int | None:
+def pair_to_merge(segments: tuple[RowSegment, ...]) -> int | None:
     """The place of the first of the two neighbours that are smallest together; None where segments are few."""
     if len(segments) <= MOST_SEGMENTS:
         return None
@@ -115,12 +115,12 @@ def pair_to_merge(segments: tuple[Segment, ...]) -> int | None:
     return int(np.argmin(sizes))
 
 
-def merged_pair(first: Segment, second: Segment) -> Segment:
+def merged_pair(first: RowSegment, second: RowSegment) -> RowSegment:
     """Two neighbours as one, known as the later one was."""
     return replace(second, start=first.start, first=first.first, parts=(*first.parts, *second.parts), shuffled=False)
 
 
-def after_withdrawal(segments: tuple[Segment, ...], num_rows: int, gone: np.ndarray) -> tuple[Segment, ...]:
+def after_withdrawal(segments: tuple[RowSegment, ...], num_rows: int, gone: np.ndarray) -> tuple[RowSegment, ...]:
     """Records of a table that has so many rows left, given the sorted numbers of those that are gone."""
     found = []
     for segment in segments:
