@@ -15,7 +15,7 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored
 from tallbayes.setup.preparation import check_stored, find_centre, place
 
-NUM_DAYS, ROWS_A_DAY = 6, 1_000
+NUM_DAYS, ROWS_A_DAY = 6, 500
 MODEL = tb.families.logistic()
 
 
@@ -53,7 +53,7 @@ def test_a_table_of_sorted_days_gives_the_answer_of_one_table(grown: Stored, who
     """Within 5 standard errors of both, whose false-alarm rate is 4 x 6e-7."""
     assert not grown.shuffled
     assert len(grown.segments) == NUM_DAYS
-    one, other = (by_ladder(MODEL, table, tolerance=0.02, seed=3) for table in (grown, whole))
+    one, other = (by_ladder(MODEL, table, tolerance=0.05, seed=3) for table in (grown, whole))
     for name in ("mean", "sd"):
         first, second = one[name], other[name]
         error = np.hypot(first.standard_error, second.standard_error)
@@ -77,6 +77,22 @@ def test_rows_in_order_are_listed_each_once_and_in_random_order(grown: Stored, w
     # A run of 100 of the list has rows of all days: without one it would have those of one or two.
     assert len(set(np.asarray(found.rows[:100]) // ROWS_A_DAY)) == NUM_DAYS
     assert listed(whole, tmp_path) is None
+
+
+def test_rows_that_go_while_they_are_read_are_refused(tmp_path: Path) -> None:
+    """By whoever has read them, in the end: a small table has been read by then."""
+    table = tb.write_table(
+        tmp_path / "t", {"x": np.random.default_rng(0).standard_normal((300, 1)), "y": np.arange(300) % 2}
+    )
+    once = []
+
+    def go(*_: Any) -> None:
+        if not once:
+            once.append(table.without([7]))
+
+    with pytest.raises(tb.InputError, match="others in the places of rows that were withdrawn"):
+        tb.estimate(MODEL, table, tolerance=0.5, progress=go)
+    assert once
 
 
 def test_a_formula_puts_the_rows_of_days_in_random_order(grown: Stored, tmp_path: Path) -> None:

@@ -95,9 +95,10 @@ def test_a_table_that_was_opened_before_stays_what_it_was(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("small_chunks")
 def test_room_grows_seldom_and_takes_no_place(tmp_path: Path) -> None:
     """By a quarter beyond a chunk; padding are copies of the first row, up to the end of the last chunk with rows."""
-    found, capacities = tb.write_table(tmp_path / "t", {"x": np.arange(1000.0)}), set()
-    for number in range(30):
-        found = tb.write_table(tmp_path / "t", {"x": 1000.0 + 20 * number + np.arange(20)}, append=True)
+    found = tb.write_table(tmp_path / "t", {"x": np.arange(1000.0)})
+    capacities = {found.capacity}
+    for number in range(12):
+        found = tb.write_table(tmp_path / "t", {"x": 1000.0 + 50 * number + np.arange(50)}, append=True)
         capacities.add(found.capacity)
         array = found.arrays()["x"]
         held = behind.filled(found)

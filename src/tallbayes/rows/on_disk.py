@@ -25,9 +25,9 @@ import numpy as np
 from tallbayes.errors import TableError, explain
 from tallbayes.programs.later import jax
 from tallbayes.rows.atomic import take_place
-from tallbayes.rows.segments.checksums import digests_of, first_wrong, remember
+from tallbayes.rows.segments.checksums import digests_of, first_wrong, remember, require_sizes
 from tallbayes.rows.segments.record import FilePart, RowSegment
-from tallbayes.rows.segments.redo import HEADER, finish_withdrawal, withdrawals_in, write_header
+from tallbayes.rows.segments.redo import HEADER, broken, finish_withdrawal, require_same_rows, write_header
 from tallbayes.rows.table import CHUNK_ROWS, TILE_ROWS, Table, capacity_for
 
 # The second is of tables that have grown or shrunk: what reads the first alone would take them for broken.
@@ -207,14 +207,16 @@ class Stored:
 
         return places_from(self, os.path.abspath(path))
 
+    def require_same_rows(self) -> None:
+        """Refuse a table of which rows have been withdrawn since it was opened: others stand in their places."""
+        require_same_rows(self.path, self.withdrawals)
+
     def _map(self, field: Field) -> np.memmap:
-        if withdrawals_in(self.path) != self.withdrawals:
-            got = "others in the places of rows that were withdrawn since"
-            raise TableError(explain(f"the rows of {str(self.path)!r} as they were opened", got, "tb.open_table again"))
+        self.require_same_rows()
         try:
             return np.memmap(self.path / field.file, field.dtype, "r", shape=(self.capacity, *field.shape))
         except (OSError, ValueError) as error:
-            raise _broken(self.path / field.file, f"{type(error).__name__}: {error}") from error
+            raise broken(self.path / field.file, f"{type(error).__name__}: {error}") from error
 
 
 def open_table(path: str | Path, verify: bool = True) -> Stored:
@@ -239,10 +241,10 @@ def open_table(path: str | Path, verify: bool = True) -> Stored:
         stored = _read_header(path, document)
         whole = stored.digest == document["digest"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _broken(header, f"{type(error).__name__}: {error}") from error
+        raise broken(header, f"{type(error).__name__}: {error}") from error
     if not whole:
-        raise _broken(header, "entries that do not fit its own digest")
-    _require_sizes(stored)
+        raise broken(header, "entries that do not fit its own digest")
+    require_sizes(stored)
     if verify:
         _verify(stored)
     return stored
@@ -363,7 +365,7 @@ def _pad(file: Path, field: Field, num_rows: int, capacity: int) -> None:
     """Cut or fill up the file to `capacity` rows, the spare ones copies of the first."""
     with open(file, "r+b") as opened:
         if os.fstat(opened.fileno()).st_size < num_rows * field.row_bytes:
-            raise _broken(file, f"fewer than {num_rows:,} rows")
+            raise broken(file, f"fewer than {num_rows:,} rows")
         first = opened.read(field.row_bytes)
         opened.truncate(num_rows * field.row_bytes)
         opened.seek(0, os.SEEK_END)
@@ -372,27 +374,10 @@ def _pad(file: Path, field: Field, num_rows: int, capacity: int) -> None:
         os.fsync(opened.fileno())
 
 
-def _require_sizes(stored: Stored) -> None:
-    for field in stored.all_fields:
-        file, wanted = stored.path / field.file, stored.capacity * field.row_bytes
-        try:
-            size = file.stat().st_size
-        except OSError as error:
-            raise _broken(file, f"{type(error).__name__}: {error}") from error
-        # What is beyond was written by an addition that has not come to its end.
-        if size < wanted:
-            raise _broken(file, f"{size:,} bytes where there should be {wanted:,}")
-
-
 def _verify(stored: Stored) -> None:
     wrong = first_wrong(stored)
     if wrong is not None:
         field, start, stop = wrong
         got = f"other bytes than were written in rows {start:,} to {stop - 1:,}"
         came = [segment for segment in stored.segments if segment.start <= start < segment.stop and segment.when]
-        raise _broken(stored.path / field.file, f"{got}, which came on {came[0].when}" if came else got)
-
-
-def _broken(file: Path, got: str) -> TableError:
-    hint = "make the table again from its files, with tallbayes ingest or tb.write_table"
-    return TableError(explain(f"a whole {file.name!r} in {str(file.parent)!r}", got, hint))
+        raise broken(stored.path / field.file, f"{got}, which came on {came[0].when}" if came else got)

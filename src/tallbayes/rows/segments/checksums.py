@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallbayes.rows.atomic import replacing
 from tallbayes.rows.segments.record import pieces
+from tallbayes.rows.segments.redo import broken
 from tallbayes.rows.table import MAX_THREADS
 from tallbayes.threads import num_cores
 
@@ -66,6 +67,19 @@ def first_wrong(stored: Stored) -> tuple[Field, int, int] | None:
                 return field, start, stop
     remember(stored)
     return None
+
+
+def require_sizes(stored: Stored) -> None:
+    """Refuse a file that is missing or too short."""
+    for field in stored.all_fields:
+        file, wanted = stored.path / field.file, stored.capacity * field.row_bytes
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            raise broken(file, f"{type(error).__name__}: {error}") from error
+        # What is beyond was written by an addition that has not come to its end.
+        if size < wanted:
+            raise broken(file, f"{size:,} bytes where there should be {wanted:,}")
 
 
 def _stamps(stored: Stored) -> dict[str, Any]:

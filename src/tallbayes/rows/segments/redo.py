@@ -63,14 +63,15 @@ def settle(folder: Path) -> None:
         _apply(folder, _read(folder / REDO))
 
 
-def withdrawals_in(folder: Path) -> int | None:
-    """How many withdrawals the rows in a folder have seen by its header; None while there is one under way."""
-    if (folder / REDO).is_file():
-        return None
+def require_same_rows(folder: Path, withdrawals: int) -> None:
+    """Refuse rows that have seen more withdrawals by their header, or have one under way."""
+    seen = 0
     with suppress(OSError), open(folder / HEADER, "rb") as opened:
         found = _WITHDRAWALS.search(opened.read(HEAD_BYTES))
-        return int(found[1]) if found else 0
-    return 0
+        seen = int(found[1]) if found else 0
+    if seen != withdrawals or (folder / REDO).is_file():
+        got = "others in the places of rows that were withdrawn since"
+        raise TableError(explain(f"the rows of {str(folder)!r} as they were opened", got, "tb.open_table again"))
 
 
 def write_header(folder: Path, header: str) -> None:
@@ -116,9 +117,12 @@ def _read(file: Path) -> Redo:
             rest += size
         return Redo(about["left"], about["end"], places, rows, about["header"])
     except (ValueError, KeyError, TypeError) as error:
-        hint = "make the table again from its files, with tallbayes ingest or tb.write_table"
-        got = f"{type(error).__name__}: {error}"
-        raise TableError(explain(f"a whole {file.name!r} in {str(file.parent)!r}", got, hint)) from error
+        raise broken(file, f"{type(error).__name__}: {error}") from error
+
+
+def broken(file: Path, got: str) -> TableError:
+    hint = "make the table again from its files, with tallbayes ingest or tb.write_table"
+    return TableError(explain(f"a whole {file.name!r} in {str(file.parent)!r}", got, hint))
 
 
 def _apply(folder: Path, redo: Redo) -> None:
