@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ingest_files import as_columns, columns, make_small, write
+from ingest_files import as_columns, columns, make_small, run_python, write
 
 import tallbayes as tb
-from tallbayes.errors import DataError, TableError
+from tallbayes.errors import DataError, TableError, WorkerError
+from tallbayes.results.new_rows import _files
 from tallbayes.rows import on_disk, table
 from tallbayes.rows.on_disk import Stored
 from tallbayes.rows.segments import behind, checksums, record
 from tallbayes.rows.sources import open_source
+from tallbayes.workers.shipping import _open
 
 SMALL_CHUNK = 256
 
@@ -234,6 +236,37 @@ def test_arrays_that_do_not_fit_are_refused(name: str, tmp_path: Path) -> None:
     assert sorted(more.rows()["y"][100:]) == sorted(2 * list(range(100, 200)))
 
 
+def test_arrays_and_files_do_not_go_together(tmp_path: Path) -> None:
+    arrays, files = tb.write_table(tmp_path / "a", {"x": [0.5, 1.5]}), grown(tmp_path, 1)
+    with pytest.raises(DataError, match=r"made of files.*one of the arrays x"):
+        tb.ingest(tmp_path / "day0.csv", arrays.path, append=True)
+    with pytest.raises(DataError, match=r"a table of arrays.*columns x, id"):
+        tb.write_table(files.path, files.rows(), append=True)
+    with pytest.raises(DataError, match="the columns of the table, x, id, carrier, late"):
+        tb.ingest(day(tmp_path, 1), files.path, ["x", "id"], append=True)
+
+
+def test_rows_tell_their_file_through_all_segments(tmp_path: Path) -> None:
+    found = grown(tmp_path, 3).without(np.arange(0, 450, 2))
+    numbers = found.row_numbers()
+    assert numbers is not None
+    known = _files(found, numbers)
+    for row in (0, 100, 224):
+        name, row_there = known["file"][row].as_py(), int(known["file_row"][row])
+        day_of = int(name[3])
+        place = next(column.place for column in found.columns if column.name == "id")
+        assert columns(150, day_of)["id"][row_there] == found.rows()["codes"][row, place]
+
+
+def test_workers_find_the_table_that_they_were_sent(tmp_path: Path) -> None:
+    """Though it has grown since."""
+    first, now = grown(tmp_path, 1), grown(tmp_path, 3)
+    assert _open(str(first.path), first.digest) == first
+    assert _open(str(now.path), now.digest) == now
+    with pytest.raises(WorkerError, match="one copy for all"):
+        _open(str(now.path), "0" * 64)
+
+
 def test_rows_that_keep_their_order_go_on_in_it(tmp_path: Path) -> None:
     tb.write_table(tmp_path / "t", {"y": np.arange(5)}, shuffled=True)
     more = tb.write_table(tmp_path / "t", {"y": np.arange(5, 9)}, shuffled=True, append=True)
@@ -249,3 +282,68 @@ def test_one_at_a_time_changes_a_table(tmp_path: Path) -> None:
     assert tb.open_table(found.path) == found
     os.rename(found.path, tmp_path / "moved")
     assert len(tb.ingest(day(tmp_path, 1), tmp_path / "moved", append=True)) == 300
+
+
+PEAKS = """
+import json, os, sys, threading
+import numpy as np, pyarrow as pa, pyarrow.parquet as parquet
+import tallbayes as tb
+from tallbayes.rows import shuffling
+from tallbayes.rows.ingest import ingest
+
+for name in ("BUFFER_BYTES", "BUCKET_BYTES"):
+    setattr(shuffling, name, 2**22)
+shuffling.LARGEST_BUCKET_BYTES = 2**23
+
+def anonymous():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+
+def peak_of(work):
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        peak, stop = [0], threading.Event()
+        def watch():
+            while not stop.wait(0.002):
+                peak[0] = max(peak[0], anonymous())
+        threading.Thread(target=watch, daemon=True).start()
+        work()
+        os.write(write, str(peak[0]).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    return int(os.read(read, 100))
+
+def written(path, times):
+    with parquet.ParquetWriter(path, pa.schema([(f"x{k}", pa.float64()) for k in range(6)])) as writer:
+        for part in range(times):
+            rows = np.random.default_rng(part).standard_normal((6, 200_000))
+            writer.write_table(pa.table({f"x{k}": rows[k] for k in range(6)}))
+    return path
+
+def withdraw(table):
+    found = tb.open_table(table)
+    found.without(np.arange(0, len(found), len(found) // 100))
+
+folder, peaks = sys.argv[1], {}
+for times in (1, 8):
+    table = f"{folder}/{times}.table"
+    first = written(f"{folder}/first{times}.parquet", times)
+    peak_of(lambda: ingest(first, table))
+    day = written(f"{folder}/day{times}.parquet", 1)
+    peaks[f"a day to {times}"] = peak_of(lambda: ingest(day, table, append=True))
+    peaks[f"withdraw from {times}"] = peak_of(lambda: withdraw(table))
+    more = written(f"{folder}/more{times}.parquet", times)
+    peaks[f"{times} to it"] = peak_of(lambda: ingest(more, table, append=True))
+    peaks[f"read {times}"] = peak_of(lambda: len(np.stack([c.to_numpy() for c in parquet.read_table(more).columns])))
+print(json.dumps(peaks))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="RssAnon is Linux's")
+def test_memory_grows_neither_with_the_rows_there_nor_with_those_to_come(tmp_path: Path) -> None:
+    """And the measure would see it if it did: reading all rows takes far more for eight times as many."""
+    peaks = run_python(PEAKS, str(tmp_path))
+    for what in ("a day to {}", "withdraw from {}", "{} to it"):
+        assert peaks[what.format(8)] < 1.2 * peaks[what.format(1)], peaks
+    assert peaks["read 8"] > 1.4 * peaks["read 1"], peaks

@@ -176,7 +176,8 @@ class Stored:
         return tuple(part for segment in self.segments for part in segment.parts)
 
     def as_of(self, count: int) -> Stored:
-        """The table as it was when it had so many segments, digest and all; refused once rows have been withdrawn."""
+        """The table as it was when it had so many segments, digest and all unless their records have been merged;
+        refused once rows have been withdrawn."""
         kept = self.segments[:count]
         if not kept or self.withdrawals:
             got = f"{self.withdrawals} withdrawals" if self.withdrawals else f"{count} segments"

@@ -180,6 +180,9 @@ class _LikeBefore(_Form):
     def __init__(self, first: Any, onto: Stored) -> None:
         arrays = _arrays(first)
         own = {field.name: field for field in onto.fields}
+        if onto.columns:
+            got = f"one of the columns {', '.join(column.name for column in onto.columns[:12])}"
+            raise DataError(explain(f"a table of arrays at {str(onto.path)!r}", got, "tb.ingest(files, append=True)"))
         if set(arrays) != set(own):
             got = ", ".join(sorted(arrays))
             raise DataError(explain(f"the fields of the table, {', '.join(sorted(own))}", got, "the same keys"))

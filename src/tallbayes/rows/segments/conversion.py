@@ -94,6 +94,10 @@ def _described(column: LearntColumn, place: int) -> Column:
 def known_columns(onto: Stored, files: Sequence[File], named: Sequence[str] | None) -> list[LearntColumn]:
     """The columns of a table, of which more rows come from files: those that it has are read, in its order."""
     names = [column.name for column in onto.columns]
+    if not names:
+        got = f"one of the arrays {', '.join(field.name for field in onto.fields)}"
+        hint = "tb.write_table(table, rows, append=True)"
+        raise DataError(explain(f"a table that was made of files at {str(onto.path)!r}", got, hint))
     if named is not None and set(named) != set(names):
         raise DataError(explain(f"the columns of the table, {', '.join(names)}", ", ".join(named), "leave columns out"))
     all_of_them = named is None and (onto.source or {}).get("columns") is None
