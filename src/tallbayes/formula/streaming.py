@@ -82,14 +82,13 @@ def appended(design: Design, source: Stored) -> Design:
     """
     rows, document = _of_a_table(design)
     now = open_table(rows.path)
-    state = _state(now, document)
-    known = [(*state, now)]
-    if not now.withdrawals:
-        known += [(*_state(part, document), part) for part in map(now.as_of, range(1, len(now.segments)))]
-    for digest, _, withdrawals, part in known:
-        if digest == source.digest and withdrawals == source.withdrawals:
-            return _grown(design, source, part)
-    _, covered, withdrawals = state
+    digest, covered, withdrawals = _state(now, document)
+    asked = source.digest
+    if (digest, withdrawals) == (asked, source.withdrawals):
+        return _grown(design, source, now)
+    before = [] if now.withdrawals else [segment.parts[-1].path for segment in now.segments[:-1]]
+    if asked in before:
+        return _grown(design, source, now.as_of(before.index(asked) + 1))
     if source.withdrawals != withdrawals or source.num_rows <= covered:
         got = f"one of {source.num_rows:,} rows and {source.withdrawals} withdrawals at {str(source.path)!r}"
         expected = f"a table of more than {covered:,} rows and {withdrawals} withdrawals, which has grown"
@@ -97,7 +96,7 @@ def appended(design: Design, source: Stored) -> Design:
     request, parsed = _asked(design, document, source)
     rows_to_come = _Arrived(request, parsed, design.encoding, document["left"], source, covered)
     begin("encoding new rows", f"{source.num_rows - covered:,} of them")
-    stamp = (source.digest, source.num_rows, source.withdrawals)
+    stamp = (asked, source.num_rows, source.withdrawals)
     return _grown(design, source, write_behind(now, rows_to_come.chunks(), stamp))
 
 

@@ -17,6 +17,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ class Stored:
         """The fields, and the numbers of the rows where they are kept."""
         return (*self.fields, ROW) if self.numbered else self.fields
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of the contents alone: not of where they lie, nor of where they came from."""
         return hashlib.sha256(json.dumps(_contents(self), sort_keys=True).encode()).hexdigest()

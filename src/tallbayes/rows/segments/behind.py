@@ -119,11 +119,10 @@ def _write(descriptor: int, block: bytes) -> None:
 
 def _source(onto: Stored, made: Stored) -> dict[str, Any] | None:
     """That of the table; rows of which it is not known which ones they were make all unknown."""
-    if onto.source is None:
-        return None
-    known, more = dict(onto.source), made.source or {}
+    known, more = dict(onto.source or {}), made.source or {}
     known |= {IN_ORDER: bool(more.get(IN_ORDER))} if known.get(IN_ORDER) else {}
-    return known | {name: more[name] for name in (MADE_OF,) if name in more}
+    known |= {MADE_OF: more[MADE_OF]} if MADE_OF in more else {}
+    return known or None
 
 
 def _with_few_segments(

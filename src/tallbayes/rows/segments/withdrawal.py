@@ -70,10 +70,10 @@ def places_from(stored: Stored, path: str) -> np.ndarray:
 
 
 def _source(stored: Stored, made_of: Stamp | None) -> dict[str, Any] | None:
-    if stored.source is None:
-        return None
-    moved = {IN_ORDER: False} if stored.source.get(IN_ORDER) else {}
-    return {**stored.source, **moved, **({} if made_of is None else {MADE_OF: made_of})}
+    known = dict(stored.source or {})
+    known |= {IN_ORDER: False} if known.get(IN_ORDER) else {}
+    known |= {} if made_of is None else {MADE_OF: made_of}
+    return known or None
 
 
 def _require_places(stored: Stored, places: Any) -> np.ndarray:
