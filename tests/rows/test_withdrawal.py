@@ -207,13 +207,13 @@ print(json.dumps(told))
 
 
 @pytest.mark.parametrize(
-    ("kills", "seed"), [(4, 3), *(pytest.param(15, seed, marks=pytest.mark.slow) for seed in range(4, 10))]
+    ("kills", "seed"), [(4, 3), *(pytest.param(15, seed, marks=pytest.mark.slow) for seed in range(4, 7))]
 )
 def test_a_kill_at_any_line_loses_nothing_and_ends_in_the_same_bytes(kills: int, seed: int, tmp_path: Path) -> None:
     """Lines of the making of a segment, of a withdrawal and of the opening after it, drawn at random."""
     tb.ingest(write(tmp_path / "0.parquet", columns(1000, 0)), tmp_path / "base")
     write(tmp_path / "1.parquet", columns(400, 1))
-    told = run_python(KILLS, str(tmp_path), json.dumps(kills), json.dumps(seed))
+    told = run_python(KILLS, str(tmp_path), json.dumps(kills), json.dumps(seed), timeout=600)
     assert set(told["append"]) <= {1000, 1400}
     assert set(told["withdraw"]) <= {1400, 1200}
     assert len(set(told["append"] + told["withdraw"])) >= 2
