@@ -33,7 +33,7 @@ import tallbayes as tb
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.streaming import appended
-from tallbayes.rows.on_disk import Stored
+from tallbayes.rows.on_disk import ROW, Stored, seal
 
 RESULTS = Path(__file__).parent / "results" / "arrivals_on_disk.json"
 FORMULA = "late ~ hour + distance + wind + C(carrier)"
@@ -49,13 +49,20 @@ def flights(num_rows: int, seed: int) -> pa.Table:
 
 
 def first_table(folder: Path, num_rows: int) -> Stored:
+    """Made by ingest up to a million rows, and of copies of these beyond."""
     file = folder / "first.parquet"
-    with parquet.ParquetWriter(file, flights(1, 0).schema) as writer:
-        for start in range(0, num_rows, PART):
-            writer.write_table(flights(min(PART, num_rows - start), start + 1))
-    table = tb.ingest(file, folder / "flights.table")
+    parquet.write_table(flights(min(PART, num_rows), 0), file)
+    part = tb.ingest(file, folder / "part.table")
     file.unlink()
-    return table
+    whole = folder / "whole"
+    whole.mkdir()
+    for field in part.fields:
+        with open(whole / field.file, "wb") as opened:
+            for _ in range(num_rows // len(part)):
+                part.rows()[field.name].tofile(opened)
+    np.arange(num_rows, dtype=np.int32).tofile(whole / ROW.file)
+    made = Stored(whole, num_rows, True, part.fields, {}, part.columns, {"columns": None}, numbered=True)
+    return seal(made, folder / "flights.table")
 
 
 def bytes_so_far() -> tuple[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tallbayes.errors import TableError, explain
@@ -53,17 +53,21 @@ def sync_file(file: Path) -> None:
 @contextmanager
 def alone(place: Path, wait: bool = False) -> Iterator[None]:
     """Be alone with a file or a folder among those who ask for it, in this process too; or `wait` for that."""
+    try:
+        import fcntl
+    except ImportError:
+        # A system without such locks.
+        yield
+        return
     descriptor = os.open(place, os.O_RDONLY)
     try:
-        with suppress(ImportError):
-            import fcntl
-
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                folder = place if place.is_dir() else place.parent
-                got = f"another process at work in {str(folder)!r}"
-                raise TableError(explain("to be alone with the table", got, "wait until it has ended")) from None
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        folder = place if place.is_dir() else place.parent
+        got = f"another process at work in {str(folder)!r}"
+        raise TableError(explain("to be alone with the table", got, "wait until it has ended")) from None
+    try:
         yield
     finally:
         os.close(descriptor)
