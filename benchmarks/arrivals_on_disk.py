@@ -6,10 +6,10 @@
 
 Usage: python benchmarks/arrivals_on_disk.py [--rows 100000 1000000 10000000] [--days 101] [--day 10000]
 
-Rows beyond a million are copies of those before. Every number of rows is measured in a process of its own, and kept in benchmarks/results/arrivals_on_disk.json, where it
-is not measured again. Bytes that were read and written are the same on any machine; seconds are those of the processor
-(and of the clock), medians of the first ten days and of the last ten. Pages of a file that is mapped are not counted
-as read: of a withdrawal those are what is digested anew.
+Rows beyond a million are copies of those before. Every number of rows is measured in a process of its own, and kept in
+benchmarks/results/arrivals_on_disk.json, where it is not measured again. Bytes that were read and written are the same
+on any machine; seconds are those of the processor (and of the clock), medians of ten of the first days and of the last
+ten. Pages of a file that is mapped are not counted as read: of a withdrawal those are what is digested anew.
 """
 
 from __future__ import annotations
