@@ -105,9 +105,9 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, count: int) -> list[int]:
     return calls
 
 
-def run_python(program: str, *arguments: str) -> Any:
+def run_python(program: str, *arguments: str, timeout: float = 120) -> Any:
     """What a fresh process prints last, as JSON."""
     command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

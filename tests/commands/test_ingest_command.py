@@ -72,6 +72,25 @@ def test_force_replaces_a_table(command: list[str], capsys: pytest.CaptureFixtur
     assert [column.name for column in tb.open_table("flights.table").columns] == ["late", "id"]
 
 
+def test_more_files_are_put_behind(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(command) == 0
+    capsys.readouterr()
+    more = ["ingest", "in/e.arrow", "in/c.csv.gz", "--append", "flights.table"]
+    assert cli.main(more) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert output.out.startswith("1,600 rows more in flights.table: 2,600 in 2 segments, 81.9 kB (")
+    assert cli.main(more) == 0
+    assert capsys.readouterr().out == "no rows: flights.table holds these files already, 2,600 rows in all\n"
+    for arguments, message in (
+        ([*more[:2], "--append", "other.table"], "expected a table on disk"),
+        ([*more, "--force"], "append or overwrite"),
+        (more[:2], "a place for the table"),
+    ):
+        assert cli.main(arguments) == 2
+        assert message in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("quiet", [False, True])
 def test_the_same_command_goes_on_after_control_c(

@@ -144,10 +144,11 @@ def test_x_in_whole_numbers_is_refused(tmp_path: Path) -> None:
         by_ladder(MODEL, stored, tolerance=0.1)
 
 
-def test_a_table_in_order_serves_only_methods_that_do_not_read_runs(table: Stored) -> None:
+def test_a_table_in_order_serves_only_methods_that_read_no_runs_or_list_them(table: Stored) -> None:
     in_order = replace(table, shuffled=False)
+    runs = tb.Multilevel(gradient=tb.Taylor(8, tb.Blocks()), ladder=tb.Ladder(1e-3, 8, 8))
     with pytest.raises(tb.InputError, match="a shuffled table"):
-        by_ladder(MODEL, in_order, tolerance=0.1)
+        by_ladder(MODEL, in_order, relative_tolerance=0.5, method=runs)
     method = tb.Multilevel(gradient=tb.Taylor(8), ladder=tb.Ladder(1e-3, 8, 8))
     assert by_ladder(MODEL, in_order, relative_tolerance=0.5, method=method, max_levels=4) is not None
 

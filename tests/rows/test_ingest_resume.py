@@ -13,8 +13,8 @@ from ingest_files import SMALL, Stop, make_small, run_python, stop_at, write_fil
 
 import tallbayes as tb
 from tallbayes.errors import TableError
-from tallbayes.rows import on_disk as stored
 from tallbayes.rows import shuffling, unfinished
+from tallbayes.rows.segments import checksums
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in path.iterdir() if each.name != stored.SEEN}
+    return {each.name: each.read_bytes() for each in path.iterdir() if each.name != checksums.SEEN}
 
 
 @pytest.mark.usefixtures("small")

@@ -18,6 +18,7 @@ import tallbayes as tb
 from tallbayes.errors import DataError, TableError
 from tallbayes.rows import on_disk as stored
 from tallbayes.rows import table
+from tallbayes.rows.segments import checksums
 from tallbayes.rows.statistics import ColumnStatistics, needs_float64
 
 NUM_ROWS = 1000
@@ -100,13 +101,13 @@ def test_a_table_that_is_not_whole_is_refused_by_name(path: Path, name: str) -> 
 def digested(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
     """A list that grows with every chunk that is read through."""
     seen: list[Path] = []
-    digest = stored._digest
+    digest = checksums._digest
 
     def listed(file: Path, *rest: Any) -> str:
         seen.append(file)
         return digest(file, *rest)
 
-    monkeypatch.setattr(stored, "_digest", listed)
+    monkeypatch.setattr(checksums, "_digest", listed)
     return seen  # type: ignore[return-value]
 
 
@@ -121,12 +122,12 @@ def test_an_unchanged_table_is_not_read_through_again(path: Path, digested: list
 
 
 def test_without_a_place_to_remember_it_is_read_each_time(path: Path, digested: list[Path], monkeypatch: Any) -> None:
-    (path / stored.SEEN).unlink()
+    (path / checksums.SEEN).unlink()
 
     def refuse(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(stored.os, "replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     for count in (3, 6):
         tb.open_table(path)
         assert len(digested) == count

@@ -60,6 +60,19 @@ LARGEST = 1e30
 def list_rows(
     target: Target, table: Table, anchor: Anchor, executor: Executor | None = None, folder: Path | None = None
 ) -> Listing | None:
+    """The list by the sizes of rows; and where it is none, of rows on disk that lie in the order of their days, a list
+    of each once: a run of it is of all days."""
+    found = _list_by_size(target, table, anchor, executor, folder)
+    if found is not None or table.stored is None or table.shuffled:
+        return found
+    rows = (np.arange(*chunk, dtype=np.int32) for chunk in table.chunks())
+    parts = ({"row": each, "weight": np.ones(len(each), np.float32)} for each in rows)
+    return _shuffled(parts) if folder is None else mapped_listing(write_table(folder / "listing", parts))
+
+
+def _list_by_size(
+    target: Target, table: Table, anchor: Anchor, executor: Executor | None, folder: Path | None
+) -> Listing | None:
     """The list, or None where reading all rows equally often is about as good: one pass.
 
     With a `folder` the list is made there, in bounded memory and with a second pass.

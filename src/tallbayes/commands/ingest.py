@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tallbayes.commands.commands import _nearby, _uninterrupted, names_of
+from tallbayes.errors import InputError, explain
 from tallbayes.progress import Display, in_words, shorten, terminal
 
 LONGEST_NAME = 32
@@ -31,9 +32,28 @@ def ingest(options: argparse.Namespace) -> int:
         with _uninterrupted():
             from tallbayes.rows.ingest import ingest as make_table
         teller = Teller(display, options.quiet)
-        table = make_table(options.files, options.out, columns, teller, overwrite=options.force)
-    print(describe(table, time.monotonic() - started))
+        place = options.append or _named(options.out)
+        before = _rows_before(options.append)
+        table = make_table(options.files, place, columns, teller, options.force, append=options.append is not None)
+    seconds = time.monotonic() - started
+    print(describe(table, seconds) if before is None else describe_growth(table, before, seconds))
     return 0
+
+
+def _named(out: Any) -> Any:
+    if out is None:
+        hint = "--out TABLE for a new one, --append TABLE to put rows behind those of one"
+        raise InputError(explain("a place for the table", "none", hint))
+    return out
+
+
+def _rows_before(append: Any) -> int | None:
+    """Of a table that is to grow."""
+    if append is None:
+        return None
+    from tallbayes.rows.on_disk import open_table
+
+    return len(open_table(append, verify=False))
 
 
 @dataclass
@@ -81,6 +101,15 @@ def describe(table: Any, seconds: float) -> str:
     formula = f"{names[0]} ~ {' + '.join(names[1:3]) or '1'}"
     lines += ["next, for example:", f"  tallbayes fit {place} --formula {shlex.quote(formula)}"]
     return "\n".join(lines)
+
+
+def describe_growth(table: Any, before: int, seconds: float) -> str:
+    """What has come to a table."""
+    place, more = shlex.quote(_nearby(table.path)), len(table) - before
+    if not more:
+        return f"no rows: {place} holds these files already, {len(table):,} rows in all"
+    parts = f"{len(table.segments)} segments"
+    return f"{more:,} rows more in {place}: {len(table):,} in {parts}, {_in_bytes(table.num_bytes)} ({seconds:.1f} s)"
 
 
 def _kind(column: Any) -> str:

@@ -26,6 +26,11 @@ After Ctrl-C, a full disk or a crash the same command goes on from where it was,
 changed meanwhile are refused. Text becomes codes of its sorted levels; of numbers float32 is kept where it is enough.
 The number of each row in its files is kept too, and predictions of the table come in their order.
 
+Rows that come later are put behind those of a table, at the cost of these rows alone:
+  tallbayes ingest flights-2014-01-01.csv --append flights.table
+They take its columns and types; what these do not hold is refused. New levels come behind the old ones. Whatever
+interrupts it, the table is what it was until all of them are in; files that it holds already are left out.
+
 """
 PREDICT_DESCRIPTION = """\
 Posterior means of the response (probabilities, where it is a class) for rows without one, their posterior standard
@@ -100,13 +105,16 @@ MODEL = (
 INGEST = Command(
     "ingest",
     help="make a table on disk of files, once",
-    usage="FILES... --out TABLE [--columns A,B,C] [--force] [--quiet]",
+    usage="FILES... {--out TABLE | --append TABLE} [--columns A,B,C] [--force] [--quiet]",
     description=INGEST_DESCRIPTION,
     epilog=INGEST_EXAMPLE + EXIT_CODES,
     options={
         "": (
             option("files", ".csv, .tsv, .csv.gz, .parquet or .arrow; folders and patterns too", "FILES", nargs="+"),
-            path("--out", "the folder of the table", "TABLE", required=True),
+            [
+                path("--out", "the folder of the table", "TABLE"),
+                path("--append", "a table that is there, to put the rows behind its own", "TABLE"),
+            ],
             option("--columns", "the columns to keep; default all", "A,B,C"),
             flag("--force", "replace an older table, or an unfinished one of others"),
             QUIET,

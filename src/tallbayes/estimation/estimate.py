@@ -101,6 +101,9 @@ def estimate(
     question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)
     require_shrinkable(question, method_given=given_method)
     answer = _answer(replace(question, weighted=weighted), Known(), progress)
+    if question.stored is not None:
+        # Of rows that were withdrawn meanwhile it would be an answer to no question.
+        question.stored.require_same_rows()
     return _noted(model.notes, answer) if model.notes else answer
 
 

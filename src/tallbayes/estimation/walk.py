@@ -119,7 +119,8 @@ def _placed(asked: Question, known: Known, watch: Watch, stack: ExitStack) -> Pl
     known.num_rows = len(jax.tree.leaves(arrays)[0])
     gradient = asked.method.gradient_for(known.num_rows)
     shuffle = gradient.batch_size is not None and gradient.sampling.reads_neighbours
-    _require_shuffled(asked.stored, shuffle)
+    # An anchored method reads runs of a list, and makes one of rows in order.
+    _require_shuffled(asked.stored, shuffle and not asked.method.anchored)
     known.target, known.start = bound = bind_rows(model, arrays)
     known.quantities = read_quantities(asked.quantities, *bound, model.units)[0]
     begin("placing rows")

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tallbayes.errors import TableError
+from tallbayes.errors import TableError, explain
 from tallbayes.rows.atomic import replacing
-from tallbayes.rows.on_disk import HEADER, Stored, open_table
+from tallbayes.rows.on_disk import Stored, open_table
+from tallbayes.rows.segments.redo import HEADER
 from tallbayes.rows.writing import write_table
 
 FORMAT = "tallbayes design 2"
@@ -48,12 +49,15 @@ class Place:
         return [path.with_name(f"{path.name}.designs"), Path(tempfile.gettempdir()) / f"tallbayes-{getpass.getuser()}"]
 
     def find(self) -> tuple[Stored, dict[str, Any]] | None:
-        """A whole design and what was learnt with it; nothing where one is torn or changed."""
+        """A whole design and what was learnt with it, without what it has grown by since; nothing where one is torn or
+        changed."""
         for folder in self.folders():
             try:
                 document = json.loads((folder / f"{self.key}.json").read_text())
                 if document["format"] == FORMAT and (folder / self.key / HEADER).is_file():
-                    return open_table(folder / self.key), document
+                    rows = open_table(folder / self.key).as_of(1)
+                    if rows.num_rows == document.get("rows", rows.num_rows):
+                        return rows, document
             except TableError as error:
                 log.warning("design: made again, since %s", error)
             except (OSError, ValueError, KeyError, TypeError):
@@ -67,6 +71,19 @@ class Place:
             partial.write_text(json.dumps({"format": FORMAT, "asked": self.asked, **document}))
         is_there = (folder / self.key / HEADER).is_file()
         return write_table(folder / self.key, chunks, shuffled=self.source.shuffled, overwrite=is_there)
+
+    @staticmethod
+    def document_of(rows: Stored) -> dict[str, Any]:
+        """What was learnt with the rows of a design, which may have grown since."""
+        file = rows.path.with_name(f"{rows.path.name}.json")
+        try:
+            document = json.loads(file.read_text())
+            if document["format"] == FORMAT and "left" in document:
+                return dict(document)
+            got = "what an older version kept"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            got = f"{type(error).__name__}: {error}"
+        raise TableError(explain(f"what was learnt with a design, in {str(file)!r}", got, "tb.fit again"))
 
     def _writable(self) -> Path:
         beside, temporary = self.folders()

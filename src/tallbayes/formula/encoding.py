@@ -199,6 +199,15 @@ def _restored(value: Any) -> Any:
     return value
 
 
+def states_to_plain(states: Mapping[str, Any]) -> Any:
+    """The memory of transforms, as JSON-able data."""
+    return _plain(_items(dict(states)))
+
+
+def states_from_plain(plain: Any) -> dict[str, Any]:
+    return dict(_restored(plain))
+
+
 def _plain(value: Any) -> Any:
     """The same without tuples and NumPy's numbers."""
     if isinstance(value, dict):

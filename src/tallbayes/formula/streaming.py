@@ -5,7 +5,9 @@
     write     x, y, offset and weights, as the other door makes them one pass
               group_0 and effects_0, ..., of the terms with bars
 
-Rows are in random order already, and stay in it. The design is kept, and found when the same is asked again.
+Rows are in random order already, and stay in it; those of a table that has grown are put in one. The design is kept,
+and found when the same is asked again. A design grows with its table: `appended` reads the new rows alone, and makes of
+them what was learnt of the first ones, so that a prior means what it did.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.errors import InputError, explain
+from tallbayes.errors import DataError, InputError, TableError, explain
 from tallbayes.formula.coding import LEVEL_LIMIT, Coding, SecondCoding
 from tallbayes.formula.design_folder import Place, size_of
 from tallbayes.formula.design_steps import (
@@ -25,23 +27,26 @@ from tallbayes.formula.design_steps import (
     Request,
     describe,
     in_units,
+    read_formula,
     read_part,
     require_terms,
     right_of,
 )
-from tallbayes.formula.encoding import Encoding, refuse_missing
+from tallbayes.formula.encoding import Encoding, refuse_missing, states_from_plain, states_to_plain
 from tallbayes.formula.expressions import Parsed
 from tallbayes.formula.groups.design import GroupDesign, GroupEncoding, GroupSurvey, effects_side
 from tallbayes.formula.response.left import call_of
 from tallbayes.formula.response.outcomes import CLASSES, response_numbers
 from tallbayes.formula.second import joined, second_formula
 from tallbayes.formula.standardising import Standardiser, is_centred, require_rows, standardised_blocks
-from tallbayes.formula.survey import CompleteRows, Learnt, survey
+from tallbayes.formula.survey import CompleteRows, Learnt, survey, with_levels
 from tallbayes.model.weights import WEIGHT, require_weights
-from tallbayes.rows.columns import kind_of
-from tallbayes.rows.on_disk import Stored
-from tallbayes.rows.sources import Source
+from tallbayes.rows.columns import cut_levels, kind_of, levels_of
+from tallbayes.rows.on_disk import MADE_OF, Stored, open_table
+from tallbayes.rows.segments.withdrawal import withdraw
+from tallbayes.rows.sources import Source, open_source
 from tallbayes.rows.statistics import ColumnStatistics
+from tallbayes.rows.writing import write_behind
 from tallbayes.watch import begin
 
 log = logging.getLogger("tallbayes")
@@ -71,6 +76,71 @@ def stored_design(request: Request, parsed: Parsed, source: Source) -> Design:
         document = measured.document()
         found = place.keep(document, measured.chunks()), document
     return _designed(*found)
+
+
+def appended(design: Design, source: Stored) -> Design:
+    """The design of a table that has grown since: its new rows are read, coded as the first ones were, and put behind
+    the rows of the design; nothing is learnt from them. Found again when it is asked for again.
+
+    Refused by name are missing values, unless rows with them are dropped, categories and classes that were not there,
+    and a table whose rows have been withdrawn without their going from the design (see `withdrawn`).
+    """
+    rows, document = _of_a_table(design)
+    now = open_table(rows.path)
+    digest, covered, withdrawals = _state(now, document)
+    asked = source.digest
+    if (digest, withdrawals) == (asked, source.withdrawals):
+        return _grown(design, source, now)
+    before = [] if now.withdrawals else [segment.parts[-1].path for segment in now.segments[:-1]]
+    if asked in before:
+        return _grown(design, source, now.as_of(before.index(asked) + 1))
+    if source.withdrawals != withdrawals or source.num_rows <= covered:
+        got = f"one of {source.num_rows:,} rows and {source.withdrawals} withdrawals at {str(source.path)!r}"
+        expected = f"a table of more than {covered:,} rows and {withdrawals} withdrawals, which has grown"
+        raise TableError(explain(expected, got, "the table that the design was made of, or tb.fit again"))
+    request, parsed = _asked(design, document, source)
+    rows_to_come = _Arrived(request, parsed, design.encoding, document["left"], source, covered)
+    begin("encoding new rows", f"{source.num_rows - covered:,} of them")
+    stamp = (asked, source.num_rows, source.withdrawals)
+    return _grown(design, source, write_behind(now, rows_to_come.chunks(), stamp))
+
+
+def withdrawn(design: Design, places: np.ndarray, source: Stored) -> Design:
+    """The design without the rows at these places of it; `source` is the table after they were taken out of it."""
+    rows, _ = _of_a_table(design)
+    return _grown(design, source, withdraw(rows, places, (source.digest, source.num_rows, source.withdrawals)))
+
+
+def _of_a_table(design: Design) -> tuple[Stored, dict[str, Any]]:
+    if not isinstance(design.rows, Stored):
+        got = "one in memory"
+        raise InputError(explain("a design of a table on disk", got, "arrays grow in memory, as tb.fit made them"))
+    return design.rows, Place.document_of(design.rows)
+
+
+def _state(rows: Stored, document: dict[str, Any]) -> tuple[str, int, int]:
+    """Of the table whose rows a design is made of: digest where it is known, rows and withdrawals."""
+    last, source = rows.parts[-1], rows.source or {}
+    if rows.withdrawals and MADE_OF in source:
+        digest, covered, withdrawals = source[MADE_OF]
+        return str(digest), int(covered), int(withdrawals)
+    if len(rows.segments) > 1 or len(rows.parts) > 1:
+        return last.stamp
+    return "", rows.num_rows + int(document["dropped"]), int(document["withdrawals"])
+
+
+def _asked(design: Design, document: dict[str, Any], source: Stored) -> tuple[Request, Parsed]:
+    request = Request(**document["asked"])
+    return request, read_formula(request, open_source(source))
+
+
+def _grown(design: Design, source: Stored, rows: Stored) -> Design:
+    return replace(
+        design,
+        rows=rows,
+        dropped=source.num_rows - rows.num_rows,
+        groups=tuple(_mapped(place, group, rows) for place, group in enumerate(design.encoding.groups)),
+    )
 
 
 def _require_names(request: Request) -> None:
@@ -129,32 +199,100 @@ class Measured:
 
     def document(self) -> dict[str, Any]:
         """What is kept beside the rows."""
-        dropped = self.learnt.rows.stored.num_rows - self.count
-        return {"encoding": self.encoding.to_plain(), "dropped": dropped, "notes": list(self.notes)}
+        stored, learnt = self.learnt.rows.stored, self.learnt
+        texts = {name: list(levels) for name, levels in learnt.rows.levels.items() if name in self.parsed.left_columns}
+        left = {
+            "states": states_to_plain(learnt.states),
+            "texts": texts,
+            "classes": None if self.levels is None else self.levels.tolist(),
+        }
+        return {
+            "encoding": self.encoding.to_plain(),
+            "rows": self.count,
+            "dropped": stored.num_rows - self.count,
+            "notes": list(self.notes),
+            "withdrawals": stored.withdrawals,
+            "left": left,
+        }
 
     def chunks(self) -> Iterator[dict[str, np.ndarray]]:
         """The rows of the design."""
         for batch in self.learnt.rows:
-            outcome, offset, weights = read_part(self.request, self.parsed, batch, self.learnt.states, self.levels)
-            y, offset = in_units(self.request, self.encoding, outcome.y, offset)
-            rest = {
-                name: array for name, array in (("y", y), ("offset", offset), (WEIGHT, weights)) if array is not None
-            }
-            rest |= outcome.beside | _group_fields(self.encoding.groups, batch)
-            for start, stop, columns in self._columns(batch):
-                yield {**columns, **{name: array[start:stop] for name, array in rest.items()}}
+            yield from _fields(self.request, self.parsed, self.encoding, batch, self.learnt.states, self.levels)
 
-    def _columns(self, batch: Any) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Blocks of x and codes, as there are any; an intercept alone is a column of ones."""
-        if not self.coding.names:
-            yield 0, batch.num_rows, {"x": np.ones((batch.num_rows, 1), np.float32)}
-            return
-        means, scales = np.array(self.encoding.means), np.array(self.encoding.scales)
-        centred = is_centred(self.coding, self.request.rule)
-        for start, block in standardised_blocks(self.coding, right_of(self.parsed, batch), means, scales):
-            x = block.x.astype(np.float32) if centred else block.x
-            both = {"x": x, "codes": block.codes}
-            yield start, start + len(x), {name: array for name, array in both.items() if array.shape[1]}
+
+@dataclass(frozen=True, eq=False)
+class _Arrived:
+    """Rows of a table from `start` on, in the coding of those before; `left` is what is known of the left side."""
+
+    request: Request
+    parsed: Parsed
+    encoding: Encoding
+    left: dict[str, Any]
+    source: Stored
+    start: int
+
+    def chunks(self) -> Iterator[dict[str, np.ndarray]]:
+        columns = dict.fromkeys([*self.parsed.columns, *filter(None, self.request.beside.values())])
+        states = states_from_plain(self.left["states"])
+        classes = None if self.left["classes"] is None else np.array(self.left["classes"])
+        rows = CompleteRows(self.source, tuple(columns), start=self.start)
+        if self.request.missing == "error":
+            # Those before had none.
+            refuse_missing(rows.missing)
+        for batch in rows:
+            yield from _fields(self.request, self.parsed, self.encoding, self._known(batch), states, classes)
+
+    def _known(self, batch: Any) -> Any:
+        """The same rows, refused where they have a category, class or group that is new."""
+        cut = cut_levels(batch)
+        right = right_of(self.parsed, cut)
+        self.encoding.coding.require_known(right)
+        unknown = self.encoding.coding.unknown_rows(right)
+        for name in unknown:
+            hint = f"tb.fit again; known are {self.encoding.coding.known_categories(name)}"
+            raise DataError(explain(f"known categories in {name!r}", "a row of another one", hint))
+        for name, levels in self.left["texts"].items():
+            new = [level for level in levels_of(cut.column(name)) if level not in levels]
+            if new:
+                expected = f"a known class in column {name!r}, of {', '.join(map(repr, levels[:20]))}"
+                raise DataError(explain(expected, repr(new[0]), "tb.fit again"))
+        for group in self.encoding.groups:
+            codes = group.levels.codes(cut)
+            if np.any(codes < 0):
+                got = f"{int(np.sum(codes < 0)):,} rows of others"
+                raise DataError(explain(f"rows of known groups of {':'.join(group.term.by)!r}", got, "tb.fit again"))
+        return with_levels(cut, {name: tuple(levels) for name, levels in self.left["texts"].items()})
+
+
+def _fields(
+    request: Request, parsed: Parsed, encoding: Encoding, batch: Any, states: Any, levels: np.ndarray | None
+) -> Iterator[dict[str, np.ndarray]]:
+    """What a design has of some rows, a block at a time."""
+    outcome, offset, weights = read_part(request, parsed, batch, states, levels)
+    if weights is not None:
+        require_weights(weights)
+    y, offset = in_units(request, encoding, outcome.y, offset)
+    rest = {name: array for name, array in (("y", y), ("offset", offset), (WEIGHT, weights)) if array is not None}
+    rest |= outcome.beside | _group_fields(encoding.groups, batch)
+    for start, stop, columns in _columns(request, parsed, encoding, batch):
+        yield {**columns, **{name: array[start:stop] for name, array in rest.items()}}
+
+
+def _columns(
+    request: Request, parsed: Parsed, encoding: Encoding, batch: Any
+) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+    """Blocks of x and codes, as there are any; an intercept alone is a column of ones."""
+    coding = encoding.coding
+    if not coding.names:
+        yield 0, batch.num_rows, {"x": np.ones((batch.num_rows, 1), np.float32)}
+        return
+    means, scales = np.array(encoding.means), np.array(encoding.scales)
+    centred = is_centred(coding, request.rule)
+    for start, block in standardised_blocks(coding, right_of(parsed, batch), means, scales):
+        x = block.x.astype(np.float32) if centred else block.x
+        both = {"x": x, "codes": block.codes}
+        yield start, start + len(x), {name: array for name, array in both.items() if array.shape[1]}
 
 
 def _measure(request: Request, parsed: Parsed, learnt: Learnt, effects: Sequence[Learnt]) -> Measured:

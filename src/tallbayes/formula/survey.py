@@ -39,12 +39,13 @@ log = logging.getLogger("tallbayes")
 class CompleteRows:
     """The rows of a table on disk that miss nothing in some columns, a batch at a time, as often as they are wanted.
 
-    `levels` are those that are left of a text.
+    `levels` are those that are left of a text; rows before the `start` are left out.
     """
 
     stored: Stored
     columns: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    start: int = 0
 
     @property
     def missing(self) -> dict[str, int]:
@@ -57,12 +58,12 @@ class CompleteRows:
         return bool(self.missing)
 
     def __iter__(self) -> Iterator[Any]:
-        begin_pass(self.stored.num_rows)
-        for number, batch in enumerate(packed_batches(self.stored, self.columns), start=1):
+        begin_pass(self.stored.num_rows - self.start)
+        for number, batch in enumerate(packed_batches(self.stored, self.columns, first=self.start), start=1):
             count_rows(batch.num_rows)
             whole = complete_rows(batch) if self.drops else batch
             if whole.num_rows:
-                yield _with_levels(whole, self.levels)
+                yield with_levels(whole, self.levels)
             # What formulaic leaves behind of a batch refers to itself, and would pile up. It is young, so that this is
             # quick; what has been taken for old in the meantime waits for a thorough look.
             gc.collect(2 if number % THOROUGH == 0 else 1)
@@ -260,7 +261,7 @@ class _Labels:
             self.kept.append(batch.take(new[: self.most]))
 
 
-def _with_levels(table: Any, levels: Mapping[str, tuple[str, ...]]) -> Any:
+def with_levels(table: Any, levels: Mapping[str, tuple[str, ...]]) -> Any:
     """The same rows, their texts as codes of these levels, which are among the ones they have."""
     arrow = require("pyarrow")
     for name, kept in levels.items():

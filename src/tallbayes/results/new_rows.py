@@ -252,10 +252,11 @@ def _order(stored: Stored) -> np.ndarray | None:
 def _numbers(stored: Stored, order: np.ndarray | None, start: int, count: int) -> np.ndarray | None:
     if not stored.knows_rows:
         return None
-    numbers = stored.row_numbers() if stored.numbered and order is None else None
+    numbers = stored.row_numbers() if stored.numbered and (order is None or stored.withdrawals) else None
     if numbers is None:
         return np.arange(start, min(start + count, len(stored)))
-    return np.asarray(numbers[start : start + count], np.int64)
+    places = slice(start, start + count)
+    return np.asarray(numbers[places if order is None else order[places]], np.int64)
 
 
 def notes_of(stored: Stored | None) -> tuple[str, ...]:
@@ -266,17 +267,17 @@ def notes_of(stored: Stored | None) -> tuple[str, ...]:
 
 def _files(stored: Stored, numbers: np.ndarray) -> dict[str, Any]:
     """Which file each row is of, and its number there, where there are several."""
-    source = stored.source or {}
-    paths = [Path(path) for path, *_ in source.get("files", ())]
-    if len(paths) < 2:
+    paths = [Path(part.path) for part in stored.parts]
+    if len(paths) < 2 or not all(part.path for part in stored.parts):
         return {}
     names = [path.name for path in paths]
     arrow = require("pyarrow")
-    ends = np.cumsum(source["rows"])
+    sizes = np.array([part.rows for part in stored.parts])
+    ends = np.cumsum(sizes)
     which = np.searchsorted(ends, numbers, side="right")
     labels = names if len(set(names)) == len(names) else [str(path) for path in paths]
     file = arrow.DictionaryArray.from_arrays(arrow.array(which.astype(np.int32)), arrow.array(labels))
-    return {"file": file, "file_row": numbers - (ends - source["rows"])[which]}
+    return {"file": file, "file_row": numbers - (ends - sizes)[which]}
 
 
 def as_offsets(given: Any, count: int, usable: np.ndarray) -> Floats:

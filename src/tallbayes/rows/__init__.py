@@ -14,6 +14,7 @@ packing      between Arrow's columns and packed rows, both ways
 sources      anything that rows come from, whole or in batches
 files        which files are meant, and whether their columns agree
 ingest       `ingest`: any number of files into a table on disk
+segments     tables on disk that grow and shrink: a package of its own
 
 Those who sample read table, on_disk and listing; formulas read sources, columns and statistics.
 """

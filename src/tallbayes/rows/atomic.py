@@ -2,6 +2,7 @@
 
 with replacing(file) as partial: partial.write_text(...)       beside its place, then renamed
 take_place(new, place, older, replaces=True)                   the same for a folder; the older one may come back
+with alone(place): ...                                         one process at a time works on a file or a folder
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tallbayes.errors import TableError, explain
 
 
 @contextmanager
@@ -45,3 +48,37 @@ def sync_file(file: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def alone(place: Path, wait: bool = False) -> Iterator[None]:
+    """Be alone with a file or a folder among those who ask for it, in this process too; or `wait` for that."""
+    try:
+        import fcntl
+    except ImportError:
+        # A system without such locks.
+        yield
+        return
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        folder = place if place.is_dir() else place.parent
+        got = f"another process at work in {str(folder)!r}"
+        raise TableError(explain("to be alone with the table", got, "wait until it has ended")) from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Trouble with the disk, as a TableError."""
+    try:
+        yield
+    except OSError as error:
+        hint = "free some space there and do the same again, or another place"
+        expected = f"a place with space that can be written at {str(place)!r}"
+        raise TableError(explain(expected, error.strerror or str(error), hint)) from error

@@ -6,7 +6,7 @@
 
 The journal "dealt" tells which rows of which file are in, and all that has been learnt; "ordered" how many buckets
 are. What was written after a journal is cut off and done again, so that a table has the same bytes however often its
-making was interrupted.
+making was interrupted. More files are put behind the rows of a table in the same way, as a segment of it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,23 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
-from tallbayes.rows.atomic import sync_file
+from tallbayes.rows.atomic import sync_file, writing
 from tallbayes.rows.columns import require
 from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
 from tallbayes.rows.formats import format_of
 from tallbayes.rows.on_disk import MOST_ROWS, Stored
-from tallbayes.rows.packing import FieldLayout, LearntColumn, layout, pack, packed_size
+from tallbayes.rows.packing import LearntColumn, pack, packed_size
+from tallbayes.rows.segments.conversion import FieldLayout, known_columns, layout, layout_like
+from tallbayes.rows.segments.record import next_number
 from tallbayes.rows.shuffling import Deal, buckets_for, write_whole
-from tallbayes.rows.unfinished import Look, Making, Unfinished, finished_before, unfinished_table, writing
+from tallbayes.rows.unfinished import (
+    Look,
+    Making,
+    Unfinished,
+    finished_before,
+    unfinished_segment,
+    unfinished_table,
+)
 
 FORMAT = "tallbayes ingest 2"
 
@@ -41,6 +50,7 @@ def ingest(
     columns: Sequence[str] | None = None,
     progress: Look | None = None,
     overwrite: bool = False,
+    append: bool = False,
 ) -> Stored:
     """Make a table at `out` of the rows of files, in random order, in memory that does not grow with them.
 
@@ -51,6 +61,10 @@ def ingest(
     `out` is replaced, and an unfinished one of other files is thrown away. `progress` is called with looks: stage,
     share of it, rows, bytes, seconds.
 
+    With `append` the rows are put behind those of the table at `out`, at a cost that does not know how many these are:
+    in its columns and types, new levels behind the old ones, and until the last step the table is what it was. Files
+    that it holds already are not read again.
+
     >>> text = "late,hour\\n" + "".join(f"{k % 3},{k % 24}\\n" for k in range(100))
     >>> _ = (folder / "flights.csv").write_text(text)
     >>> table = ingest(folder / "flights.csv", folder / "flights.table")
@@ -58,6 +72,10 @@ def ingest(
     100
     """
     files = list_files(paths)
+    if append and overwrite:
+        raise TableError(explain("append or overwrite", "both", "append=True to keep the rows that are there"))
+    if append:
+        return _append(files, out, columns, progress)
     asked = _asked(files, columns)
     finished = finished_before(out, asked)
     if finished is not None:
@@ -75,6 +93,48 @@ def ingest(
             # Files that have to be changed cannot be gone on with.
             work.discard()
             raise
+
+
+def _append(
+    files: list[File], table: str | os.PathLike[str], columns: Sequence[str] | None, progress: Look | None
+) -> Stored:
+    with unfinished_segment(table) as work:
+        onto = work.onto
+        assert onto is not None
+        try:
+            if _are_in(files, onto):
+                work.discard()
+                return onto
+            run = _begin(files, {**_asked(files, columns), "onto": onto.digest}, work, overwrite=True)
+            run.look = progress
+            run.deal_files()
+            run.put_in_order()
+            return run.seal()
+        except TableError:
+            raise
+        except DataError:
+            work.discard()
+            raise
+
+
+def _are_in(files: list[File], onto: Stored) -> bool:
+    """Whether a table holds all rows of these files; one that holds those of some is refused."""
+    held = {part.stamp[:2]: part for part in onto.parts if part.left}
+    found = [(file, held.get((str(file.path), file.size))) for file in files]
+    there = [(file, part) for file, part in found if part is not None]
+    if len(there) == len(files) and all(
+        (part.modified, part.left) == (file.modified, part.rows) for file, part in there
+    ):
+        return True
+    for file, part in there:
+        got = f"{file.label}, which it holds"
+        if part.left < part.rows:
+            got += f", of which {part.left:,} rows have not been withdrawn"
+        if part.modified != file.modified:
+            got = f"{file.label} of the same size as when it came, changed since"
+        hint = "the other files alone; a copy of another name if its rows are to count twice"
+        raise TableError(explain("files that the table does not hold", got, hint))
+    return False
 
 
 @dataclass
@@ -101,7 +161,12 @@ class Ingestion:
     @cached_property
     def layout(self) -> FieldLayout:
         """Settled once, after all rows are in."""
-        return layout(self.learnt)
+        return _layout(self.learnt, self.files, self.work)
+
+    @property
+    def first_number(self) -> int:
+        """That of the first row."""
+        return 0 if self.work.onto is None else next_number(self.work.onto.segments)
 
     def deal_files(self) -> None:
         """Read what is not in yet, and deal it to the buckets."""
@@ -125,7 +190,7 @@ class Ingestion:
         wanted = [column.name for column in self.learnt]
         pieces = format_of(file.path).pieces
         for piece in _ahead(pieces(file.path, wanted, self.rows_of[-1], _types_of(self.learnt))):
-            rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1], sum(self.rows_of))
+            rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1], self.first_number + sum(self.rows_of))
             with writing(self.work.folder):
                 self.deal.add(rows)
                 self.rows_of[-1] += len(rows)
@@ -192,7 +257,10 @@ class Ingestion:
         self._tell("sealing", 0.0, num_rows, num_rows)
         source = {**self.asked, "rows": self.rows_of}
         with writing(self.work.folder):
-            made = Stored(self.work.table, num_rows, True, self.layout.fields, {}, self.layout.columns, source, True)
+            settled = self.layout
+            made = Stored(
+                self.work.table, num_rows, True, settled.fields, {}, settled.columns, source, settled.numbered
+            )
             return self.work.seal(made)
 
     def _share_read(self, number: int, share: float) -> float:
@@ -223,28 +291,45 @@ def _begin(files: list[File], asked: dict[str, Any], work: Unfinished, overwrite
         run = _resumed(found, files, work, asked)
         if run is not None:
             return run
-    kinds = shared_columns(files, asked["columns"])
+    if work.onto is None:
+        kinds = shared_columns(files, asked["columns"])
+        learnt = [LearntColumn(name, kind) for name, kind in kinds.items()]
+    else:
+        learnt = known_columns(work.onto, files, asked["columns"])
     with writing(work.folder):
         work.clear()
     # Rows without their numbers, so that the same files come in the same order as they did before these were kept.
-    num_buckets = buckets_for(sum(packed_bytes(file, 8 * len(kinds)) for file in files))
-    learnt = [LearntColumn(name, kind) for name, kind in kinds.items()]
-    return Ingestion(work, files, learnt, Deal(work.buckets, packed_size(len(learnt)), num_buckets), asked)
+    num_buckets = buckets_for(sum(packed_bytes(file, 8 * len(learnt)) for file in files))
+    deal = Deal(work.buckets, packed_size(len(learnt)), num_buckets, above=_above(work))
+    return Ingestion(work, files, learnt, deal, asked)
+
+
+def _above(work: Unfinished) -> tuple[int, ...]:
+    """Rows of another day come in another order."""
+    return () if work.onto is None else (next_number(work.onto.segments),)
 
 
 def _resumed(found: dict[str, Any], files: list[File], work: Unfinished, asked: dict[str, Any]) -> Ingestion | None:
     """The run as its journals tell it; None where the files of the work are not there to go on with."""
     learnt = [LearntColumn.from_json(each) for each in found["columns"]]
-    deal = Deal(work.buckets, packed_size(len(learnt)), len(found["counts"]), found["counts"])
+    deal = Deal(work.buckets, packed_size(len(learnt)), len(found["counts"]), found["counts"], _above(work))
     complete = found["complete"]
     ordered = int((work.read("ordered") or {"buckets": 0})["buckets"]) if complete else 0
-    if not deal.fits(ordered) or (ordered and not _fields_hold(int(deal.counts[:ordered].sum()), learnt, work)):
+    if not deal.fits(ordered):
+        return None
+    if ordered and not _fields_hold(int(deal.counts[:ordered].sum()), _layout(learnt, files, work), work):
         return None
     return Ingestion(work, files, learnt, deal, asked, found["rows"], complete, complete, ordered, resumed=True)
 
 
-def _fields_hold(num_rows: int, learnt: list[LearntColumn], work: Unfinished) -> bool:
-    files = [(work.table / each.file, num_rows * each.row_bytes) for each in layout(learnt).files]
+def _layout(learnt: list[LearntColumn], files: list[File], work: Unfinished) -> FieldLayout:
+    if work.onto is None:
+        return layout(learnt)
+    return layout_like(work.onto, learnt, files[0].label if len(files) == 1 else f"{len(files)} files")
+
+
+def _fields_hold(num_rows: int, settled: FieldLayout, work: Unfinished) -> bool:
+    files = [(work.table / each.file, num_rows * each.row_bytes) for each in settled.files]
     return all(file.is_file() and file.stat().st_size >= size for file, size in files)
 
 

@@ -1,4 +1,4 @@
-"""Tables on disk: rows that are mapped into memory as they lie, written once, and known by their digest.
+"""Tables on disk: rows that are mapped into memory as they lie, and known by their digest.
 
     TABLE/table.json   how many rows, which fields of which type and shape, digests, and where the rows came from
     TABLE/x.bin        one file a field, row after row, padded with copies of the first row as a table in memory is
@@ -6,7 +6,8 @@
 
 A mapped file starts at a page, so on a CPU it is the device array itself: nothing of its size is ever held. A folder
 without table.json is not a table yet; one whose files are not what their digests say is refused by name. Files are
-read through once for that, and not again until they change.
+read through once for that, and not again until they change. Rows that come later are a segment behind the last one; a
+table that was opened before stays what it was, since what lies beyond its rows is nothing to it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,14 @@ import numpy as np
 
 from tallbayes.errors import TableError, explain
 from tallbayes.programs.later import jax
-from tallbayes.rows.atomic import replacing, sync_file, take_place
-from tallbayes.rows.table import CHUNK_ROWS, MAX_THREADS, TILE_ROWS, Table, capacity_for
-from tallbayes.threads import num_cores
+from tallbayes.rows.atomic import take_place
+from tallbayes.rows.segments.checksums import digests_of, first_wrong, remember, require_sizes
+from tallbayes.rows.segments.record import FilePart, RowSegment
+from tallbayes.rows.segments.redo import HEADER, broken, finish_withdrawal, require_same_rows, write_header
+from tallbayes.rows.table import CHUNK_ROWS, TILE_ROWS, Table, capacity_for
 
-FORMAT = "tallbayes table 1"
-HEADER = "table.json"
-SEEN = "verified.json"
-READ_BYTES = 2**22
+# The second is of tables that have grown or shrunk: what reads the first alone would take them for broken.
+FORMAT, GROWN_FORMAT = "tallbayes table 1", "tallbayes table 2"
 MOST_ROWS = 2**31 - 2**18
 
 
@@ -57,13 +57,16 @@ class Field:
 ROW = Field("@row", "int32")
 # Said of the source of rows that were written as they came.
 IN_ORDER = "in order"
+# Of rows that were made of others: the stamp of what they were made of last.
+MADE_OF = "made of"
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of the files a table was made of: the place of its numbers in a row, and what they stand for.
 
-    `kind` is "number", "whole", "bool" or "text"; of text the codes are places among the sorted `levels`. Those of
+    `kind` is "number", "whole", "bool" or "text"; of text the codes are places among the `levels`, which are sorted but
+    for those that came later. Those of
     dates ("time"), times of day ("clock") and durations lie among "times", in seconds, and the levels of dates are the
     weekdays they fall on. What is missing (`missing` counts it) is NaN among "numbers", and -1 for text and bools,
     which lie among "codes". Whole numbers lie among "codes" unless some are missing or beyond 32 bits: then they too
@@ -79,13 +82,22 @@ class Column:
     least: float = 0.0
     largest: float = 0.0
 
+    @property
+    def known(self) -> tuple[int, int, float, float]:
+        """What more rows change: the number of levels, which only become more, and the last three."""
+        return len(self.levels), self.missing, self.least, self.largest
+
+    def as_of(self, levels: int, missing: int, least: float, largest: float) -> Column:
+        return replace(self, levels=self.levels[:levels], missing=missing, least=least, largest=largest)
+
 
 @dataclass(frozen=True)
 class Stored:
     """A table on disk; `digest` tells it from any other. What it holds is read when it is asked for.
 
     `numbered` says whether the numbers that its rows had in their source are kept; tables of older versions have none.
-    There is room for `least` rows at the least.
+    There is room for `least` rows at the least. `segments` are the rows that came together; after so many `withdrawals`
+    others stand in the places of those that are gone.
     """
 
     path: Path
@@ -97,6 +109,8 @@ class Stored:
     source: Mapping[str, Any] | None = None
     numbered: bool = False
     least: int = TILE_ROWS
+    segments: tuple[RowSegment, ...] = ()
+    withdrawals: int = 0
 
     def __len__(self) -> int:
         return self.num_rows
@@ -112,15 +126,16 @@ class Stored:
 
     @property
     def num_bytes(self) -> int:
-        """Of its files."""
-        return sum(self.capacity * field.row_bytes for field in self.all_fields)
+        """Of its files, without the room to grow, which takes none."""
+        held = min(self.capacity, capacity_for(self.num_rows, min(self.least, CHUNK_ROWS)))
+        return sum(held * field.row_bytes for field in self.all_fields)
 
     @property
     def all_fields(self) -> tuple[Field, ...]:
         """The fields, and the numbers of the rows where they are kept."""
         return (*self.fields, ROW) if self.numbered else self.fields
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of the contents alone: not of where they lie, nor of where they came from."""
         return hashlib.sha256(json.dumps(_contents(self), sort_keys=True).encode()).hexdigest()
@@ -149,15 +164,61 @@ class Stored:
         numbers = self.row_numbers()
         if numbers is None or not self.numbered:
             return numbers
+        if self.withdrawals:
+            # Numbers have gaps.
+            return np.argsort(numbers).astype(np.int32)
         places = np.empty(self.num_rows, np.int32)
         places[numbers] = np.arange(self.num_rows, dtype=np.int32)
         return places
 
+    @property
+    def parts(self) -> tuple[FilePart, ...]:
+        """The files that its rows came from, in the order of their numbers."""
+        return tuple(part for segment in self.segments for part in segment.parts)
+
+    def as_of(self, count: int) -> Stored:
+        """The table as it was when it had so many segments, digest and all unless their records have been merged;
+        refused once rows have been withdrawn."""
+        kept = self.segments[:count]
+        if not kept or self.withdrawals:
+            got = f"{self.withdrawals} withdrawals" if self.withdrawals else f"{count} segments"
+            hint = "as_of of a table that has only grown"
+            raise TableError(explain(f"1 to {len(self.segments)} segments, none of whose rows are gone", got, hint))
+        if len(kept) == len(self.segments):
+            return self
+        last, parts = kept[-1], sum(len(list(segment.pieces())) for segment in kept)
+        return replace(
+            self,
+            num_rows=last.stop,
+            shuffled=len(kept) == 1 and last.shuffled,
+            digests={name: digests[:parts] for name, digests in self.digests.items()},
+            columns=tuple(column.as_of(*known) for column, known in zip(self.columns, last.columns, strict=True)),
+            least=last.room,
+            segments=kept,
+        )
+
+    def without(self, places: Any) -> Stored:
+        """The table without the rows at these places; crash-safe. See `segments.withdrawal`."""
+        from tallbayes.rows.segments.withdrawal import withdraw
+
+        return withdraw(self, places)
+
+    def places_from(self, path: str | os.PathLike[str]) -> np.ndarray:
+        """Where the rows stand that came from this file."""
+        from tallbayes.rows.segments.withdrawal import places_from
+
+        return places_from(self, os.path.abspath(path))
+
+    def require_same_rows(self) -> None:
+        """Refuse a table of which rows have been withdrawn since it was opened: others stand in their places."""
+        require_same_rows(self.path, self.withdrawals)
+
     def _map(self, field: Field) -> np.memmap:
+        self.require_same_rows()
         try:
             return np.memmap(self.path / field.file, field.dtype, "r", shape=(self.capacity, *field.shape))
         except (OSError, ValueError) as error:
-            raise _broken(self.path / field.file, f"{type(error).__name__}: {error}") from error
+            raise broken(self.path / field.file, f"{type(error).__name__}: {error}") from error
 
 
 def open_table(path: str | Path, verify: bool = True) -> Stored:
@@ -172,6 +233,7 @@ def open_table(path: str | Path, verify: bool = True) -> Stored:
     """
     path = Path(path).absolute()
     header = path / HEADER
+    finish_withdrawal(path)
     if not header.is_file():
         unfinished = path.with_name(f"{path.name}.partial").is_dir()
         hint = "the ingest command again, which goes on from where it was" if unfinished else "tallbayes ingest"
@@ -179,16 +241,16 @@ def open_table(path: str | Path, verify: bool = True) -> Stored:
         raise TableError(explain("a table on disk", f"{got}, unfinished" if unfinished else got, hint))
     try:
         document = json.loads(header.read_text())
-        if document.get("format") != FORMAT:
+        if document.get("format") not in (FORMAT, GROWN_FORMAT):
             hint = "ingest the files again with this version"
             raise TableError(explain(f"{FORMAT!r} in {str(header)!r}", repr(document.get("format")), hint))
         stored = _read_header(path, document)
         whole = stored.digest == document["digest"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _broken(header, f"{type(error).__name__}: {error}") from error
+        raise broken(header, f"{type(error).__name__}: {error}") from error
     if not whole:
-        raise _broken(header, "entries that do not fit its own digest")
-    _require_sizes(stored)
+        raise broken(header, "entries that do not fit its own digest")
+    require_sizes(stored)
     if verify:
         _verify(stored)
     return stored
@@ -235,20 +297,47 @@ def seal(made: Stored, final: Path) -> Stored:
         raise TableError(explain(f"1 to {MOST_ROWS:,} rows", f"{num_rows:,}", hint))
     for field in made.all_fields:
         _pad(folder / field.file, field, num_rows, made.capacity)
-    stored = replace(made, digests={field.name: _digests(made, field) for field in made.all_fields})
-    document = {"format": FORMAT, **_contents(stored), "source": stored.source, "digest": stored.digest}
-    with replacing(folder / HEADER) as partial:
-        partial.write_text(json.dumps(document, indent=1))
-        sync_file(partial)
-    _remember(stored)
+    stored = put_on_record(replace(made, segments=(_only_segment(made),)), {})
+    remember(stored)
     take_place(folder, final, final.with_name(f"{final.name}.older"), replaces=(final / HEADER).is_file())
     return replace(stored, path=final.absolute())
+
+
+def put_on_record(made: Stored, digests: Mapping[str, tuple[str, ...]]) -> Stored:
+    """Write the header of a table whose files are whole, with these digests or those of all its rows."""
+    digests = digests or {field.name: digests_of(made, field) for field in made.all_fields}
+    stored = replace(made, digests=digests)
+    write_header(stored.path, header_of(stored))
+    return stored
+
+
+def header_of(stored: Stored) -> str:
+    document: dict[str, Any] = {"format": FORMAT}
+    if not _is_as_sealed(stored):
+        grown = {"withdrawals": stored.withdrawals, "segments": [each.to_plain() for each in stored.segments]}
+        document = {"format": GROWN_FORMAT, **grown}
+    document |= {name: value for name, value in _contents(stored).items() if name not in document}
+    return json.dumps({**document, "source": stored.source, "digest": stored.digest}, indent=1)
+
+
+def _only_segment(stored: Stored) -> RowSegment:
+    """The record of a table that has neither grown nor shrunk."""
+    parts, num_rows = FilePart.all_of(stored.source, stored.num_rows), stored.num_rows
+    known = tuple(column.known for column in stored.columns)
+    return RowSegment(0, num_rows, stored.capacity, 0, stored.least, stored.shuffled, parts=parts, columns=known)
+
+
+def _is_as_sealed(stored: Stored) -> bool:
+    return len(stored.segments) == 1 and not stored.withdrawals
 
 
 def _contents(stored: Stored) -> dict[str, Any]:
     # Tables without numbers have the digest that they had before there were any.
     more: dict[str, Any] = {"numbered": True} if stored.numbered else {}
     more |= {"least": stored.least} if stored.least != TILE_ROWS else {}
+    if not _is_as_sealed(stored):
+        more["withdrawals"] = stored.withdrawals
+        more["segments"] = [[each.start, each.stop, each.padded, each.first] for each in stored.segments]
     return more | {
         "num_rows": stored.num_rows,
         "shuffled": stored.shuffled,
@@ -259,7 +348,7 @@ def _contents(stored: Stored) -> dict[str, Any]:
 
 
 def _read_header(path: Path, document: dict[str, Any]) -> Stored:
-    return Stored(
+    stored = Stored(
         path=path,
         num_rows=int(document["num_rows"]),
         shuffled=bool(document["shuffled"]),
@@ -272,14 +361,17 @@ def _read_header(path: Path, document: dict[str, Any]) -> Stored:
         source=document["source"],
         numbered=bool(document.get("numbered", False)),
         least=int(document.get("least", TILE_ROWS)),
+        segments=tuple(RowSegment.from_plain(each) for each in document.get("segments", ())),
+        withdrawals=int(document.get("withdrawals", 0)),
     )
+    return stored if stored.segments else replace(stored, segments=(_only_segment(stored),))
 
 
 def _pad(file: Path, field: Field, num_rows: int, capacity: int) -> None:
     """Cut or fill up the file to `capacity` rows, the spare ones copies of the first."""
     with open(file, "r+b") as opened:
         if os.fstat(opened.fileno()).st_size < num_rows * field.row_bytes:
-            raise _broken(file, f"fewer than {num_rows:,} rows")
+            raise broken(file, f"fewer than {num_rows:,} rows")
         first = opened.read(field.row_bytes)
         opened.truncate(num_rows * field.row_bytes)
         opened.seek(0, os.SEEK_END)
@@ -288,73 +380,10 @@ def _pad(file: Path, field: Field, num_rows: int, capacity: int) -> None:
         os.fsync(opened.fileno())
 
 
-def _require_sizes(stored: Stored) -> None:
-    for field in stored.all_fields:
-        file, wanted = stored.path / field.file, stored.capacity * field.row_bytes
-        try:
-            size = file.stat().st_size
-        except OSError as error:
-            raise _broken(file, f"{type(error).__name__}: {error}") from error
-        if size != wanted:
-            raise _broken(file, f"{size:,} bytes where there should be {wanted:,}")
-
-
 def _verify(stored: Stored) -> None:
-    """Read all files through, unless they have not changed since somebody did."""
-    if _stamps(stored) == _remembered(stored):
-        return
-    for field in stored.all_fields:
-        found = _digests(stored, field)
-        for chunk, (have, wanted) in enumerate(zip(found, stored.digests[field.name], strict=True)):
-            if have != wanted:
-                first, last = chunk * CHUNK_ROWS, min((chunk + 1) * CHUNK_ROWS, stored.num_rows) - 1
-                raise _broken(stored.path / field.file, f"other bytes than were written in rows {first:,} to {last:,}")
-    _remember(stored)
-
-
-def _digests(stored: Stored, field: Field) -> tuple[str, ...]:
-    """SHA-256 of every chunk of rows, on threads."""
-    chunks = range(0, stored.capacity, CHUNK_ROWS)
-    with ThreadPoolExecutor(min(num_cores(), MAX_THREADS)) as threads:
-        tasks = [threads.submit(_digest, stored.path / field.file, start * field.row_bytes, field) for start in chunks]
-        return tuple(task.result() for task in tasks)
-
-
-def _digest(file: Path, offset: int, field: Field) -> str:
-    total, left = hashlib.sha256(), CHUNK_ROWS * field.row_bytes
-    with open(file, "rb") as opened:
-        opened.seek(offset)
-        while left > 0:
-            part = opened.read(min(READ_BYTES, left))
-            if not part:
-                break
-            total.update(part)
-            left -= len(part)
-    return total.hexdigest()
-
-
-def _stamps(stored: Stored) -> dict[str, list[int]]:
-    """What changes when a file does."""
-    found = {}
-    for field in stored.all_fields:
-        stat = (stored.path / field.file).stat()
-        found[field.name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
-    return {"digest": stored.digest, **found}  # type: ignore[dict-item]
-
-
-def _remembered(stored: Stored) -> Any:
-    try:
-        return json.loads((stored.path / SEEN).read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _remember(stored: Stored) -> None:
-    # In a folder that cannot be written the files are read through every time.
-    with suppress(OSError), replacing(stored.path / SEEN, shared=True) as partial:
-        partial.write_text(json.dumps(_stamps(stored)))
-
-
-def _broken(file: Path, got: str) -> TableError:
-    hint = "make the table again from its files, with tallbayes ingest or tb.write_table"
-    return TableError(explain(f"a whole {file.name!r} in {str(file.parent)!r}", got, hint))
+    wrong = first_wrong(stored)
+    if wrong is not None:
+        field, start, stop = wrong
+        got = f"other bytes than were written in rows {start:,} to {stop - 1:,}"
+        came = [segment for segment in stored.segments if segment.start <= start < segment.stop and segment.when]
+        raise broken(stored.path / field.file, f"{got}, which came on {came[0].when}" if came else got)

@@ -1,7 +1,6 @@
 """Packing: between Arrow's columns and rows of numbers, both ways, in memory that does not grow with the rows.
 
     pack             batches as rows of float64, and what has been learnt of every column on the way
-    layout           what only all rows tell: which columns are codes, the order of levels, whether float32 is enough
     packed_batches   the fields of a table on disk, as the columns that they were made of
 
 The number of a row in its source is packed beside its columns, and is a file of its own in a table.
@@ -16,7 +15,7 @@ Dates and times are seconds of float64 among "times", which formulas take parts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,7 +38,7 @@ from tallbayes.rows.columns import (
     type_of_kind,
     unusable,
 )
-from tallbayes.rows.on_disk import ROW, Column, Field, Stored
+from tallbayes.rows.on_disk import Column, Stored
 from tallbayes.rows.statistics import ColumnStatistics
 
 MOST_LEVELS = 100_000
@@ -218,68 +217,6 @@ def _codes(values: Any, column: LearntColumn, where: str) -> np.ndarray:
     return packed
 
 
-@dataclass(frozen=True)
-class FieldLayout:
-    """How packed rows become those of the table's fields, and their numbers."""
-
-    fields: tuple[Field, ...]
-    columns: tuple[Column, ...]
-    convert: Callable[[np.ndarray], list[np.ndarray]]
-
-    @property
-    def files(self) -> tuple[Field, ...]:
-        """What `convert` makes, in its order."""
-        return (*self.fields, ROW)
-
-
-def layout(learnt: list[LearntColumn]) -> FieldLayout:
-    """Settle what all rows have told."""
-    for column in learnt:
-        if not column.levels and not column.statistics.count:
-            got = "all of them missing"
-            raise DataError(explain(f"values in column {column.name!r}", got, "leave the column out"))
-    coded, numeric, times = (
-        [place for place, column in enumerate(learnt) if column.home == home] for home in ("codes", "numbers", "times")
-    )
-    dtype = "float64" if any(learnt[place].needs_float64 for place in numeric) else "float32"
-    orders = {place: _sorted_places(learnt[place]) for place in coded if learnt[place].kind == "text"}
-
-    def convert(rows: np.ndarray) -> list[np.ndarray]:
-        codes = np.empty((len(rows), len(coded)), np.int32)
-        for new, old in enumerate(coded):
-            # Missing is NaN or -1; the last entry of an order stands for the latter.
-            values = np.nan_to_num(rows[:, old], nan=-1.0).astype(np.int32)
-            codes[:, new] = orders[old][values] if old in orders else values
-        side_by_side = numeric == list(range(numeric[0], numeric[-1] + 1)) if numeric else False
-        numbers = rows[:, numeric[0] : numeric[-1] + 1] if side_by_side else np.take(rows, numeric, axis=1)
-        numbers = numbers.astype(dtype, order="C")
-        made = [each for each in (numbers, codes, np.take(rows, times, axis=1)) if each.shape[1]]
-        return [*made, rows[:, -1].astype(np.int32)]
-
-    fields = (
-        Field("numbers", dtype, (len(numeric),)),
-        Field("codes", "int32", (len(coded),)),
-        Field("times", "float64", (len(times),)),
-    )
-    among = {"numbers": numeric, "codes": coded, "times": times}
-    columns = [_described(column, among[column.home].index(place)) for place, column in enumerate(learnt)]
-    return FieldLayout(tuple(each for each in fields if each.shape[0]), tuple(columns), convert)
-
-
-def _sorted_places(column: LearntColumn) -> np.ndarray:
-    """Places among the sorted levels, by code; the last is for what is missing."""
-    ranked = {level: place for place, level in enumerate(sorted(column.levels))}
-    return np.array([*(ranked[level] for level in column.levels), -1], np.int32)
-
-
-def _described(column: LearntColumn, place: int) -> Column:
-    levels = tuple(sorted(column.levels, key=WEEKDAYS.index if column.kind == "time" else None))
-    least, largest = 0.0, float(len(levels) - 1)
-    if column.kind != "text":
-        least, largest = float(column.statistics.least[0]), float(column.statistics.largest[0])
-    return Column(column.name, column.home, place, column.kind, levels, column.missing, least, largest)
-
-
 def column_of(stored: Stored, name: str, as_it_came: bool = False) -> Column:
     """A column of a table, or what there is to know of a part of one."""
     columns = {column.name: column for column in stored.columns}
@@ -311,29 +248,46 @@ def packed_batches(
     size: int | None = None,
     order: np.ndarray | None = None,
     as_they_came: bool = False,
+    first: int = 0,
 ) -> Iterator[Any]:
-    """Arrow tables of these columns in this order; of the rows as they lie, or in the `order` of these places.
+    """Arrow tables of these columns in this order; of the rows as they lie, from one on, or in the `order` of these
+    places.
 
     Dates are refused, being neither numbers nor text, unless columns are wanted `as_they_came`.
     """
     arrow, size = require("pyarrow"), size or BATCH_ROWS
     arrays = stored.rows()
-    columns = {name: column_of(stored, name, as_they_came) for name in wanted}
     made = {name: _part_in(stored, name) for name in wanted}
+    columns: dict[str, Column] = {}
+    ranks: dict[str, np.ndarray] = {}
+    for name in wanted:
+        columns[name], rank = _with_sorted_levels(column_of(stored, name, as_they_came), made[name] is not None)
+        ranks |= {} if rank is None else {name: rank}
     levels = {name: arrow.array(columns[name].levels, arrow.string()) for name in wanted}
     labels = [name for name in wanted if _may_be_labels(arrays[columns[name].field][:PROBE_ROWS, columns[name].place])]
-    for start in range(0, stored.num_rows, size):
+    for start in range(first, stored.num_rows, size):
         parts = {}
         for name in wanted:
             column = columns[name]
             places = slice(start, start + size) if order is None else order[start : start + size]
             values = arrays[column.field][places, column.place]
+            values = ranks[name][values] if name in ranks else values
             part = made[name]
             if part is not None:
                 parts[name] = _part_as_arrow(*part, values, column.levels)
                 continue
             parts[name] = _as_arrow(column, _shortest(values) if name in labels else values, levels[name])
         yield arrow.table(parts)
+
+
+def _with_sorted_levels(column: Column, is_part: bool) -> tuple[Column, np.ndarray | None]:
+    """A column whose levels are in order, which those that came later are not, and the new code of each old one."""
+    levels = tuple(sorted(column.levels, key=WEEKDAYS.index if is_part else None))
+    if levels == column.levels or column.kind != "text":
+        return column, None
+    rank = {level: place for place, level in enumerate(levels)}
+    codes = np.array([*(rank[level] for level in column.levels), -1], np.int32)
+    return replace(column, levels=levels), None if is_part else codes
 
 
 def _part_in(stored: Stored, name: str) -> tuple[TimePart, str] | None:

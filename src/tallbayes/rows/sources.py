@@ -38,8 +38,9 @@ from tallbayes.rows.columns import (
     time_kind,
 )
 from tallbayes.rows.formats import format_of, reading
-from tallbayes.rows.on_disk import HEADER, Stored, open_table
+from tallbayes.rows.on_disk import Stored, open_table
 from tallbayes.rows.packing import packed_batches, read_packed, require_columns
+from tallbayes.rows.segments.redo import HEADER
 
 MANY_COLUMNS = 20
 

@@ -12,6 +12,7 @@ two means.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,6 +119,17 @@ def needs_float64(arrays: Any) -> bool:
         return total.needs_float64()
 
     return any(blurred(array) for array in jax.tree.leaves(arrays) if array.dtype == np.float64)
+
+
+def blurred(more: ColumnStatistics, before: np.ndarray) -> bool:
+    """Whether float32 would blur an entry of more rows by more than 1e-4 of its spread, in them or in rows before
+    (rows, entries), whichever is the larger; or not hold sums of its squares."""
+    with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        old = np.nan_to_num(np.nanstd(np.asarray(before, np.float64), axis=0))
+        spread = np.maximum(old, np.sqrt(more.squares / max(more.count, 1)))
+        blur = (spread > 0) & (more.size * 2.0**-24 > 1e-4 * spread)
+        return bool(np.any(blur | (more.size > 1e12)))
 
 
 def over_rows(operation: np.ufunc, block: np.ndarray) -> np.ndarray:

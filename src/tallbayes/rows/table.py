@@ -167,9 +167,8 @@ def _require_int32(name: str, array: np.ndarray) -> None:
 
 
 def capacity_for(num_rows: int, least: int = TILE_ROWS) -> int:
-    if num_rows > CHUNK_ROWS:
-        return -(-num_rows // CHUNK_ROWS) * CHUNK_ROWS
-    return max(least, 1 << (num_rows - 1).bit_length())
+    chunks = -(-num_rows // CHUNK_ROWS) * CHUNK_ROWS
+    return max(least, chunks if num_rows > CHUNK_ROWS else 1 << (num_rows - 1).bit_length())
 
 
 def tile_rows(rows: Any) -> int:

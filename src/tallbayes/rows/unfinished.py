@@ -5,6 +5,8 @@
     OUT.partial/buckets/       rows that are dealt and not yet in order
     OUT.partial/table/         the files of the table to be
 
+Rows that are put behind those of a table, `onto`, are made in OUT.append in the same way, and copied at last.
+
 A journal is written beside and renamed, after the disk holds what it tells of, so that work can go on after any
 interruption. It is written every ten seconds, or so seldom that it costs a twentieth of the time.
 """
@@ -16,14 +18,16 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tallbayes.errors import TableError, explain
-from tallbayes.rows.atomic import replacing, sync_file
-from tallbayes.rows.on_disk import HEADER, Stored, open_table, seal
+from tallbayes.rows.atomic import alone, replacing, sync_file, writing
+from tallbayes.rows.on_disk import Stored, open_table, seal
+from tallbayes.rows.segments.behind import changing, put_behind
+from tallbayes.rows.segments.redo import HEADER
 
 JOURNAL_SECONDS = 10.0
 JOURNAL_SHARE = 0.05
@@ -46,15 +50,19 @@ Look = Callable[[Making], None]
 
 @dataclass
 class Unfinished:
-    """The folder of a table in the making."""
+    """The folder of a table in the making; `begun` says that somebody was at work there before, and `touched` that
+    something may stand behind the rows of `onto`."""
 
     final: Path
+    onto: Stored | None = None
+    begun: bool = False
+    touched: bool = False
     written: float = field(default_factory=time.monotonic)
     pause: float = field(default_factory=lambda: JOURNAL_SECONDS)
 
     @property
     def folder(self) -> Path:
-        return self.final.with_name(f"{self.final.name}.partial")
+        return self.final.with_name(f"{self.final.name}.{'partial' if self.onto is None else 'append'}")
 
     @property
     def table(self) -> Path:
@@ -76,7 +84,7 @@ class Unfinished:
 
     def discard(self) -> None:
         """Leave nothing behind."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.table if self.touched else self.folder, ignore_errors=True)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """A journal, if there is a whole one."""
@@ -100,7 +108,9 @@ class Unfinished:
 
     def seal(self, made: Stored) -> Stored:
         """Put the table in its place, and remove what was needed to make it."""
-        stored = seal(made, self.final)
+        self.touched = self.onto is not None
+        stored = seal(made, self.final) if self.onto is None else put_behind(self.onto, made, refill=self.begun)
+        self.touched = False
         self.discard()
         return stored
 
@@ -115,23 +125,26 @@ def unfinished_table(out: str | os.PathLike[str], overwrite: bool) -> Iterator[U
         hint = f"mkdir -p {final.parent}"
         raise TableError(explain(f"a folder to put {final.name!r} in", f"no folder {str(final.parent)!r}", hint))
     work = Unfinished(final)
-    with writing(final.parent):
-        work.folder.mkdir(exist_ok=True)
-        work.table.mkdir(exist_ok=True)
-        work.buckets.mkdir(exist_ok=True)
+    _make_folders(work)
     with _locked(work):
         yield work
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Trouble with the disk, as a TableError."""
-    try:
-        yield
-    except OSError as error:
-        hint = "free some space there and do the same again, or another place"
-        expected = f"a place with space that can be written at {str(place)!r}"
-        raise TableError(explain(expected, error.strerror or str(error), hint)) from error
+def unfinished_segment(table: str | os.PathLike[str]) -> Iterator[Unfinished]:
+    """The folder for rows that are to stand behind those of a table, which nobody else changes meanwhile."""
+    with changing(table) as stored:
+        work = Unfinished(stored.path, stored)
+        work.begun = work.folder.is_dir()
+        _make_folders(work)
+        yield work
+
+
+def _make_folders(work: Unfinished) -> None:
+    with writing(work.final.parent):
+        work.folder.mkdir(exist_ok=True)
+        work.table.mkdir(exist_ok=True)
+        work.buckets.mkdir(exist_ok=True)
 
 
 def finished_before(out: str | os.PathLike[str], asked: Mapping[str, Any]) -> Stored | None:
@@ -158,17 +171,8 @@ def _require_replaceable(final: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _locked(work: Unfinished) -> Iterator[None]:
+    lock = work.folder / "lock"
     with writing(work.folder):
-        descriptor = os.open(work.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        with suppress(ImportError):
-            import fcntl
-
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                got = f"another process at work in {str(work.folder)!r}"
-                raise TableError(explain("to be alone with the table", got, "wait until it has ended")) from None
+        lock.touch()
+    with alone(lock):
         yield
-    finally:
-        os.close(descriptor)

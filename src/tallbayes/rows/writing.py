@@ -2,6 +2,7 @@
 
     tb.write_table("rows.table", {"x": X, "y": y})
     tb.write_table("rows.table", chunks())            a generator of such dicts: nothing else of their size is held
+    tb.write_table("rows.table", today, append=True)  more rows, behind those that are there
 
 A generator cannot be asked again, so what was interrupted starts anew.
 """
@@ -17,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
-from tallbayes.rows.atomic import replacing
-from tallbayes.rows.on_disk import IN_ORDER, ROW, Field, Stored
+from tallbayes.rows.atomic import replacing, writing
+from tallbayes.rows.on_disk import IN_ORDER, MADE_OF, ROW, Field, Stored
+from tallbayes.rows.segments.conversion import LOOKED_AT
+from tallbayes.rows.segments.record import Stamp, next_number
 from tallbayes.rows.shuffling import BLOCK_BYTES, Deal, write_whole
-from tallbayes.rows.statistics import ColumnStatistics
-from tallbayes.rows.unfinished import Unfinished, unfinished_table, writing
+from tallbayes.rows.statistics import ColumnStatistics, blurred
+from tallbayes.rows.unfinished import Unfinished, unfinished_segment, unfinished_table
 
 # A bucket that grows too large is dealt once more: 4 GiB of rows are not, 256 GiB are once.
 NUM_BUCKETS = 64
@@ -36,11 +39,13 @@ def write_table(
     *,
     shuffled: bool = False,
     overwrite: bool = False,
+    append: bool = False,
 ) -> Stored:
     """Write a dict of arrays sharing a leading axis, or any number of such dicts one after the other, as a table.
 
     Floats are stored as float32 where that is enough, whole numbers and bools as int32. Rows are put in random order
-    in bounded memory, and their numbers kept, unless they are declared to be `shuffled` already.
+    in bounded memory, and their numbers kept, unless they are declared to be `shuffled` already. With `append` they are
+    put behind the rows of a table of the same fields that is there, in its types, as a segment of it.
 
     >>> x = np.arange(100.0)[:, None]
     >>> table = write_table(folder / "rows.table", {"x": x, "y": x[:, 0] > 50})
@@ -54,8 +59,10 @@ def write_table(
         hint = '{"x": X, "y": y}, or a generator of such dicts'
         raise DataError(explain("a dict of arrays, or several", type(chunks).__name__, hint))
     parts = iter([chunks]) if isinstance(chunks, Mapping) else iter(chunks)
-    with unfinished_table(path, overwrite) as work:
-        if work.read("dealt") is not None and not overwrite:
+    if append and overwrite:
+        raise TableError(explain("append or overwrite", "both", "append=True to keep the rows that are there"))
+    with unfinished_segment(path) if append else unfinished_table(path, overwrite) as work:
+        if not append and work.read("dealt") is not None and not overwrite:
             got = f"an ingest that is unfinished in {str(work.folder)!r}"
             raise TableError(explain("a new place for the table", got, "another place, or overwrite=True"))
         try:
@@ -65,19 +72,32 @@ def write_table(
             raise
 
 
-def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool) -> Stored:
+def write_behind(stored: Stored, chunks: Iterable[Chunk], made_of: Stamp) -> Stored:
+    """More rows of a table in the order they come in, and what they were made of, which it keeps."""
+    with unfinished_segment(stored.path) as work:
+        try:
+            return _write(work, iter(chunks), True, made_of)
+        except BaseException:
+            work.discard()
+            raise
+
+
+def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool, made_of: Stamp | None = None) -> Stored:
     with writing(work.folder):
         work.clear()
     first = next(parts, None)
     if first is None:
         raise DataError(explain("at least one chunk of rows", "none", "check what makes them"))
-    form = _Form(first, numbered=not shuffled)
+    form = _Form(first, numbered=not shuffled) if work.onto is None else _LikeBefore(first, work.onto)
     write = _write_as_they_come if shuffled else _write_in_random_order
     num_rows = write(work, form, form.packed(first, parts))
     if not num_rows:
         raise DataError(explain("at least one row", "0 rows", "check what makes the chunks"))
+    form.require_held()
     with writing(work.folder):
-        source = {IN_ORDER: True} if shuffled else None
+        source: dict[str, Any] | None = {IN_ORDER: True} if shuffled else None
+        if made_of is not None:
+            source = {IN_ORDER: True, MADE_OF: made_of, "files": [made_of], "rows": [num_rows]}
         made = Stored(work.table, num_rows, True, form.fields(), {}, source=source, numbered=form.numbered)
         return work.seal(made)
 
@@ -88,12 +108,17 @@ class _Form:
     Where it is `numbered`, a record has the number of its row too.
     """
 
+    first_number = 0
+
     def __init__(self, first: Any, numbered: bool) -> None:
         arrays, self.numbered = _arrays(first), numbered
         self.dtypes = {name: _stored_dtype(name, array) for name, array in arrays.items()}
         self.shapes = {name: array.shape[1:] for name, array in arrays.items()}
         self.statistics = {name: ColumnStatistics() for name, dtype in self.dtypes.items() if dtype == np.float64}
         self.num_rows = 0
+
+    def require_held(self) -> None:
+        """Refuse what the types that are stored do not hold: here they are made for it."""
 
     @property
     def record(self) -> np.dtype:
@@ -115,7 +140,8 @@ class _Form:
         for name, array in arrays.items():
             rows[name] = self._checked(name, array)
         if self.numbered:
-            rows[ROW.name] = np.arange(self.num_rows, self.num_rows + len(rows))
+            start = self.first_number + self.num_rows
+            rows[ROW.name] = np.arange(start, start + len(rows))
         self.num_rows += len(rows)
         return rows
 
@@ -148,6 +174,51 @@ class _Form:
     def final_dtype(self, name: str) -> np.dtype:
         wide = self.dtypes.get(name, np.dtype(ROW.dtype))
         return np.dtype(np.float32) if name in self.statistics and not self.statistics[name].needs_float64() else wide
+
+
+class _LikeBefore(_Form):
+    """The fields that a table has: what is float32 there may come as float64, and is held against its rows."""
+
+    def __init__(self, first: Any, onto: Stored) -> None:
+        arrays = _arrays(first)
+        own = {field.name: field for field in onto.fields}
+        if onto.columns:
+            got = f"one of the columns {', '.join(column.name for column in onto.columns[:12])}"
+            raise DataError(explain(f"a table of arrays at {str(onto.path)!r}", got, "tb.ingest(files, append=True)"))
+        if set(arrays) != set(own):
+            got = ", ".join(sorted(arrays))
+            raise DataError(explain(f"the fields of the table, {', '.join(sorted(own))}", got, "the same keys"))
+        for name, field in own.items():
+            if arrays[name].shape[1:] != field.shape:
+                expected = f"rows of shape {field.shape} in {name!r}, as in the table"
+                raise DataError(explain(expected, f"{arrays[name].shape[1:]}", "the same columns"))
+            if field.dtype == "int32" and _stored_dtype(name, arrays[name]).kind == "f":
+                got = f"{arrays[name].dtype}"
+                raise DataError(
+                    explain(f"whole numbers in {name!r}, as in the table", got, "astype(int), or a new one")
+                )
+        super().__init__({name: arrays[name] for name in own}, onto.numbered)
+        self.onto, self.first_number = onto, next_number(onto.segments)
+        for name, field in own.items():
+            if field.dtype != "int32":
+                is_single = self.dtypes[name] == np.float32
+                self.dtypes[name] = np.dtype(field.dtype if is_single else np.float64)
+                self.statistics |= {} if is_single else {name: ColumnStatistics()}
+
+    def require_held(self) -> None:
+        before = {name: rows[:LOOKED_AT] for name, rows in self.onto.rows().items()}
+        for name, found in self.statistics.items():
+            rows = before[name].reshape(len(before[name]), -1)
+            if self.final_dtype(name) == np.float32 and found.count and blurred(found, rows):
+                got = f"numbers up to {found.size.max():.6g}"
+                hint = "write all rows again into a new table"
+                raise DataError(explain(f"numbers in {name!r} that float32 tells apart, as before", got, hint))
+
+    def fields(self) -> tuple[Field, ...]:
+        return self.onto.fields
+
+    def final_dtype(self, name: str) -> np.dtype:
+        return np.dtype(next((field.dtype for field in self.onto.fields if field.name == name), ROW.dtype))
 
 
 _NARROWS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -191,7 +262,9 @@ def _beyond_int32(array: np.ndarray, flat: np.ndarray) -> np.ndarray:
 
 
 def _write_in_random_order(work: Unfinished, form: _Form, chunks: Iterator[np.ndarray]) -> int:
-    deal = Deal(work.buckets, form.record.itemsize, NUM_BUCKETS)
+    # Rows of another day come in another order.
+    above = () if work.onto is None else (form.first_number,)
+    deal = Deal(work.buckets, form.record.itemsize, NUM_BUCKETS, above=above)
     for rows in chunks:
         with writing(work.folder):
             deal.add(rows)
@@ -212,7 +285,8 @@ def _write_in_random_order(work: Unfinished, form: _Form, chunks: Iterator[np.nd
 def _write_as_they_come(work: Unfinished, form: _Form, chunks: Iterator[np.ndarray]) -> int:
     with ExitStack() as stack:
         with writing(work.folder):
-            files = {name: stack.enter_context(open(work.table / f"{name}.bin", "wb", 0)) for name in form.dtypes}
+            names = form.record.names or ()
+            files = {name: stack.enter_context(open(work.table / f"{name}.bin", "wb", 0)) for name in names}
         for rows in chunks:
             with writing(work.folder):
                 for name, file in files.items():

@@ -275,9 +275,14 @@ def _unpack(parcel: Parcel) -> Any:
 
 def _open(path: str, digest: str) -> Stored:
     stored = open_table(path, verify=False)
-    if stored.digest != digest:
+    if stored.digest == digest:
+        return stored
+    # It may have grown since the problem was sent.
+    older = [] if stored.withdrawals else [stored.as_of(count) for count in range(len(stored.segments) - 1, 0, -1)]
+    found = next((each for each in older if each.digest == digest), None)
+    if found is None:
         raise WorkerError(explain(f"the table {digest[:12]} at {path!r}", f"{stored.digest[:12]}", "one copy for all"))
-    return stored
+    return found
 
 
 def _cloudpickle() -> Any:
