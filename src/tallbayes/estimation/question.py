@@ -76,6 +76,8 @@ class Question:
     one_of_several: bool = False
     # Tried first, where there is one.
     weighted: Weighted | None = None
+    # What the formula door has to say with every result.
+    told: tuple[str, ...] = ()
 
     @property
     def stored(self) -> Stored | None:
@@ -107,6 +109,10 @@ class Changes:
     def of(self, accuracy: Accuracy) -> Accuracy:
         kind, size = self.tolerance or (accuracy.kind, accuracy.size)
         return Accuracy(kind, size, accuracy.interval if self.interval is None else self.interval)
+
+    def kept(self, question: Question) -> Question:
+        """With its tolerances; budgets and executors are for once."""
+        return replace(question, accuracy=self.of(question.accuracy))
 
     def applied(self, question: Question) -> Question:
         accuracy = self.of(question.accuracy)

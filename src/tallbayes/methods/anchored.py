@@ -135,11 +135,12 @@ class Anchored:
             Context().run(executor.submit, task)
 
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:
-        """Rows that matter more listed, and the tails probed; what a probe saw of another mode would be no tail."""
-        if reads_slabs(self._gradient(False)):
+        """Rows that matter more listed, and the tails probed, unless they are; what a probe saw of another mode would be
+        no tail."""
+        if prepared.listing is None and reads_slabs(self._gradient(False)):
             begin("rows that matter")
             prepared = aside(with_listing, prepared, executor, folder)
-        if one_mode:
+        if one_mode and prepared.probe is None:
             begin("tails")
             prepared = aside(with_probe, prepared)
         return prepared

@@ -19,6 +19,7 @@ from tallbayes.estimator.rates import Contraction
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.progress import Report
+from tallbayes.results.arriving import Arriving
 from tallbayes.results.parts import (
     Cost,
     DrawWeights,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Arriving):
     """What `estimate` returns; see the fields' own descriptions, or print it.
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
@@ -89,6 +90,8 @@ class Result:
     path_source: Callable[[], Problem] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
     fit_table: FitTable | None = field(default=None, repr=False)
+    question: Any = field(default=None, repr=False)
+    standing: Any = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]

@@ -9,6 +9,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Expansion
 from tallbayes.anchor.mode import anchor_at
+from tallbayes.estimator.decisions import Decision
 from tallbayes.estimator.estimands import Estimands, GaussianLevel, Quantity
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -37,6 +38,8 @@ class Known:
     laplace: GaussianLevel | None = None
     evaluations: int = 0
     seconds: float = 0.0
+    # Of a day among others: how paths ran on the day before.
+    decision: Decision | None = None
 
     def saw(self, here: Expansion, rows: int) -> None:
         """Keep a point of the climb if it is better than the one before: of more rows, or higher."""

@@ -1,0 +1,107 @@
+"""The centre: the anchor as sums over rows, to which those of a day are added, and from which others are taken.
+
+    l = sum_i log p(x_i | theta_0),   G = grad l,   H = grad^2 l,   log pi = l + log prior
+
+The prior is added exactly each time. theta_0 stays where it is as long as that is cheaper than a pass: its gradient
+stays in every drift, so nothing is biased, and the Gaussian about it has the new Hessian. How far it is from the mode,
+
+    shift = W' grad log pi(theta_0),   W W' = (-grad^2 log pi)^-1
+
+is looked at coordinate by coordinate: the root of its mean square says what sampling about theta_0 costs, and its
+largest entry whether a coordinate has gone where the Gaussian is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import Bound, Expansion, prior_expansion, row_sums
+from tallbayes.anchor.mode import anchor_at, settle
+from tallbayes.anchor.sums import Curvature
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.rows.table import Table
+from tallbayes.workers.executors import Executor
+
+# In posterior sds: the mean square over coordinates, and any single one (decision 047).
+FAR, FARTHEST = 0.3, 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Centre:
+    """Value, gradient and Hessian of the log likelihood at theta_0, as float64 sums over so many rows."""
+
+    theta: Floats
+    value: float
+    gradient: Floats
+    hessian: Floats
+    num_rows: int
+
+    @classmethod
+    def of(cls, target: Target, anchor: Anchor) -> Centre:
+        """What an anchor at its own mode is made of."""
+        assert isinstance(anchor.likelihood_hessian, np.ndarray)
+        prior = prior_expansion(target, anchor.mode)
+        value = anchor.log_density - prior.value
+        return cls(anchor.mode, value, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.num_rows)
+
+    @classmethod
+    def over(cls, target: Target, table: Table, theta: Floats) -> Centre:
+        """The sums over the rows of a table: one pass."""
+        bound, total = Bound(target, table), None
+        for start, stop in table.chunks():
+            part = row_sums(bound, theta, start, stop, Curvature.DENSE)
+            total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
+        assert total is not None
+        value, gradient, hessian = total
+        return cls(theta, float(value), gradient, hessian, table.num_rows)
+
+    def plus(self, other: Centre) -> Centre:
+        """With the rows of another one at the same point."""
+        return self._with(other, 1)
+
+    def minus(self, other: Centre) -> Centre:
+        """Without its rows."""
+        return self._with(other, -1)
+
+    def _with(self, other: Centre, sign: int) -> Centre:
+        parts = ((a + sign * b) for a, b in zip(self._sums, other._sums, strict=True))
+        return Centre(self.theta, *parts, self.num_rows + sign * other.num_rows)
+
+    @property
+    def _sums(self) -> tuple[float, Floats, Floats]:
+        return self.value, self.gradient, self.hessian
+
+    def anchor(self, target: Target) -> Anchor | None:
+        """The anchor that it makes with the prior; None where the log posterior is not curved downwards here."""
+        prior = prior_expansion(target, self.theta)
+        here = Expansion(
+            theta=self.theta,
+            value=self.value + prior.value,
+            gradient=self.gradient + prior.gradient,
+            hessian=prior.hessian - self.hessian,
+            likelihood_gradient=self.gradient,
+            likelihood_hessian=self.hessian,
+        )
+        if not here.is_finite:
+            return None
+        found = anchor_at(here, 0.0, self.num_rows)
+        try:
+            proper = found.is_proper and bool(np.isfinite(found.whitening).all())
+        except np.linalg.LinAlgError:
+            return None
+        return found if proper else None
+
+
+def is_far(anchor: Anchor) -> bool:
+    """Whether the mode has moved so far that a pass over all rows to move along is worth it."""
+    shift = np.abs(anchor.whitener.pull_back(anchor.gradient))
+    return bool(np.sqrt(np.mean(shift**2)) > FAR or shift.max() > FARTHEST)
+
+
+def moved_along(target: Target, table: Table, anchor: Anchor, executor: Executor | None) -> Anchor:
+    """The anchor at the mode, by Newton's steps from where it is: usually one, each a pass over all rows."""
+    return settle(target, table, anchor, executor)
