@@ -2,23 +2,24 @@
 
     l = sum_i log p(x_i | theta_0),   G = grad l,   H = grad^2 l,   log pi = l + log prior
 
-The prior is added exactly each time. theta_0 stays where it is as long as that is cheaper than a pass: its gradient
-stays in every drift, so nothing is biased, and the Gaussian about it has the new Hessian. How far it is from the mode,
+The prior is added exactly each time. theta_0 stays where it is as long as that is cheaper than a pass: rows are
+expanded about it, and what is left of them stays in every drift, so nothing is biased. The Gaussian need not stay. It
+has the new Hessian, and it is where Newton's steps lead by these sums and the prior alone,
 
-    shift = W' grad log pi(theta_0),   W W' = (-grad^2 log pi)^-1
+    theta_1 = theta_0 + s,   s = (-grad^2 log pi)^-1 (G + H s + grad log prior),
 
-is looked at coordinate by coordinate: the root of its mean square says what sampling about theta_0 costs, and its
-largest entry whether a coordinate has gone where the Gaussian is not.
+which takes no pass: about theta_0 itself, sds would have to be found beside a mean that is off by s, and a path would
+have to forget it first. How far s leads, in posterior sds, tells what theta_0 still serves for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import Bound, Expansion, prior_expansion, row_sums
+from tallbayes.anchor.expansion import Bound, Expansion, Survey, prior_expansion, require_finite, row_sums
 from tallbayes.anchor.mode import anchor_at, settle
 from tallbayes.anchor.sums import Curvature
 from tallbayes.model.model import Target
@@ -27,7 +28,9 @@ from tallbayes.rows.table import Table
 from tallbayes.workers.executors import Executor
 
 # In posterior sds: the mean square over coordinates, and any single one (decision 047).
-FAR, FARTHEST = 0.3, 1.5
+FAR, FARTHEST = 1.0, 4.0
+# Newton's steps without a pass: a Gaussian prior takes one.
+MOST_STEPS, CLOSE = 6, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,19 +79,34 @@ class Centre:
         return self.value, self.gradient, self.hessian
 
     def anchor(self, target: Target) -> Anchor | None:
-        """The anchor that it makes with the prior; None where the log posterior is not curved downwards here."""
-        prior = prior_expansion(target, self.theta)
+        """The anchor that it makes with the prior, a step from where rows are expanded; None where the log posterior is
+        not curved downwards."""
+        step = np.zeros_like(self.theta)
+        for _ in range(MOST_STEPS):
+            found = self._anchor_at(target, step)
+            if found is None:
+                return None
+            further = found.displacements(found.whitener.pull_back(found.gradient))
+            if np.linalg.norm(found.whitener.pull_back(found.gradient)) < CLOSE:
+                break
+            step = step + further
+        return self._anchor_at(target, step)
+
+    def _anchor_at(self, target: Target, step: Floats) -> Anchor | None:
+        prior = prior_expansion(target, self.theta + step)
+        bend = self.hessian @ step
+        gradient = self.gradient + bend
         here = Expansion(
-            theta=self.theta,
-            value=self.value + prior.value,
-            gradient=self.gradient + prior.gradient,
+            theta=self.theta + step,
+            value=self.value + float(step @ (self.gradient + bend / 2)) + prior.value,
+            gradient=gradient + prior.gradient,
             hessian=prior.hessian - self.hessian,
-            likelihood_gradient=self.gradient,
+            likelihood_gradient=gradient,
             likelihood_hessian=self.hessian,
         )
         if not here.is_finite:
             return None
-        found = anchor_at(here, 0.0, self.num_rows)
+        found = replace(anchor_at(here, 0.0, self.num_rows), step=step)
         try:
             proper = found.is_proper and bool(np.isfinite(found.whitening).all())
         except np.linalg.LinAlgError:
@@ -97,11 +115,16 @@ class Centre:
 
 
 def is_far(anchor: Anchor) -> bool:
-    """Whether the mode has moved so far that a pass over all rows to move along is worth it."""
-    shift = np.abs(anchor.whitener.pull_back(anchor.gradient))
-    return bool(np.sqrt(np.mean(shift**2)) > FAR or shift.max() > FARTHEST)
+    """Whether the mode has moved so far that a pass over all rows to expand them anew is worth it."""
+    if anchor.step is None:
+        return False
+    steps = np.abs(anchor.step @ anchor.factor)
+    return bool(np.sqrt(np.mean(steps**2)) > FAR or steps.max() > FARTHEST)
 
 
 def moved_along(target: Target, table: Table, anchor: Anchor, executor: Executor | None) -> Anchor:
-    """The anchor at the mode, by Newton's steps from where it is: usually one, each a pass over all rows."""
-    return settle(target, table, anchor, executor)
+    """The anchor at the mode, by Newton's steps from where the sums lead: usually one, each a pass over all rows."""
+    survey = Survey(target, table, executor)
+    here = survey(anchor.mode)
+    require_finite(here, "where the sums of all rows lead")
+    return settle(target, table, anchor_at(here, survey.passes, table.num_rows), executor)

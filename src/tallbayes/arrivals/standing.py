@@ -144,7 +144,7 @@ class Standing:
             found, passes = self._found(executor)
         else:
             found = moved_along(self.target, self.table, anchor, executor)
-            passes = found.passes - anchor.passes
+            passes = found.passes
         return self._about(found, round(passes * self.num_rows))
 
     def _found(self, executor: Executor | None) -> tuple[Anchor, float]:
