@@ -160,5 +160,5 @@ def _with(standing: Standing, result: Result, told: tuple[str, ...]) -> Result:
         return _with(replace(standing, question=asked), continuation(**changes), told)
 
     continuation = None if result.continuation is None else partial(further, result.continuation)
-    notes = (*standing.question.told, *told, *result.notes)
+    notes = (*told, *result.notes)
     return replace(result, notes=notes, continuation=continuation, standing=standing)

@@ -76,8 +76,6 @@ class Question:
     one_of_several: bool = False
     # Tried first, where there is one.
     weighted: Weighted | None = None
-    # What the formula door has to say with every result.
-    told: tuple[str, ...] = ()
 
     @property
     def stored(self) -> Stored | None:

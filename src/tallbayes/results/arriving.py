@@ -13,21 +13,37 @@ class Arriving:
 
     __slots__ = ()
 
-    def update(self, rows: Any, *, weights: Any = None, **options: Any) -> Result:
+    def update(
+        self,
+        rows: Any,
+        *,
+        weights: Any = None,
+        offset: Any = None,
+        missing: str = "error",
+        new_levels: str = "refuse",
+        **options: Any,
+    ) -> Result:
         """The result for all rows so far and these, at a cost that does not know how many there are.
 
-        `rows` are what the fit was given: arrays like its own for a model or a family. Options are those of `extend`: a
-        tolerance (the one so far if none), budgets, an executor. The first update places the rows of the fit
-        anew and goes over them once or twice; every later one reads the new ones, and some thousand of all. This result
-        stays what it is."""
-        from tallbayes.arrivals.doors import updated
+        `rows` are what the fit was given: a path, a frame or a dict of columns for a formula, arrays for a model or a
+        family; so are `weights` and `offset`, which a fit that named columns for them finds by itself. Nothing is learnt
+        of new rows but the parameters: columns are standardised as they were, and a category that was not there before
+        is refused, or with new_levels="add" has a coefficient with its prior. Options are those of `extend`:
+        a tolerance (the one so far if none), budgets, an executor.
 
-        return updated(self, rows, weights, **options)  # type: ignore[arg-type]
+        The first update places the rows of the fit anew and goes over them; a later one reads the new ones, and some
+        thousand of all. This result stays what it is."""
+        from tallbayes.arrivals.doors import Given, updated
 
-    def without(self, rows: Any, *, weights: Any = None, **options: Any) -> Result:
+        return updated(self, Given(rows, weights, offset, missing, new_levels), **options)  # type: ignore[arg-type]
+
+    def without(
+        self, rows: Any, *, weights: Any = None, offset: Any = None, missing: str = "error", **options: Any
+    ) -> Result:
         """The result for all rows so far but these, each withdrawn once; refused where any of them was never there.
 
-        Rows are told by what they say, to the last digit. What was learnt of them is in no later result."""
-        from tallbayes.arrivals.doors import withdrawn
+        Rows are told by what they say, to the last digit that the fit has of them. What was learnt of them is in no
+        later result."""
+        from tallbayes.arrivals.doors import Given, withdrawn
 
-        return withdrawn(self, rows, weights, **options)  # type: ignore[arg-type]
+        return withdrawn(self, Given(rows, weights, offset, missing), **options)  # type: ignore[arg-type]

@@ -91,6 +91,7 @@ class Result(Arriving):
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
     fit_table: FitTable | None = field(default=None, repr=False)
     question: Any = field(default=None, repr=False)
+    door: Any = field(default=None, repr=False)
     standing: Any = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
