@@ -43,8 +43,8 @@ class Anchor:
     no climb reached a mode, `has_mode` is false. Where they are known exactly, `mean_gradient` and `mean_hessian` are
     gradient and minus Hessian of the log posterior on average over the Gaussian; Laplace's own, from which it was
     moved, stays beside it. Where rows are expanded about another point, a `step` leads from there to `mode`: value,
-    gradient and Hessian of the log likelihood are then what that expansion says of it (`arrivals`). `reason` says why this one was taken. `derived` is what was computed from these where that
-    is known.
+    gradient and Hessian of the log likelihood are then what that expansion says of it (`arrivals`). `reason` says why
+    this one was taken. `derived` is what was computed from these where that is known.
     """
 
     mode: Floats

@@ -27,14 +27,14 @@ from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
 from tallbayes.workers.executors import Executor
 
-# In posterior sds: the mean square over coordinates, and any single one (decision 047).
+# In posterior sds: the root mean square over coordinates, and any single one (decision 047).
 FAR, FARTHEST = 1.0, 4.0
 # Newton's steps without a pass: a Gaussian prior takes one.
 MOST_STEPS, CLOSE = 6, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Centre:
+class Expanded:
     """Value, gradient and Hessian of the log likelihood at theta_0, as float64 sums over so many rows."""
 
     theta: Floats
@@ -44,39 +44,52 @@ class Centre:
     num_rows: int
 
     @classmethod
-    def of(cls, target: Target, anchor: Anchor) -> Centre:
+    def of(cls, target: Target, anchor: Anchor) -> Expanded:
         """What an anchor at its own mode is made of."""
         assert isinstance(anchor.likelihood_hessian, np.ndarray)
         prior = prior_expansion(target, anchor.mode)
         value = anchor.log_density - prior.value
         return cls(anchor.mode, value, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.num_rows)
 
-    @classmethod
-    def over(cls, target: Target, table: Table, theta: Floats) -> Centre:
-        """The sums over the rows of a table: one pass."""
+    def over(self, target: Target, table: Table) -> Expanded:
+        """The sums over the rows of another table: one pass."""
         bound, total = Bound(target, table), None
         for start, stop in table.chunks():
-            part = row_sums(bound, theta, start, stop, Curvature.DENSE)
+            part = row_sums(bound, self.theta, start, stop, Curvature.DENSE)
             total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
         assert total is not None
         value, gradient, hessian = total
-        return cls(theta, float(value), gradient, hessian, table.num_rows)
+        return Expanded(self.theta, float(value), gradient, hessian, table.num_rows)
 
-    def plus(self, other: Centre) -> Centre:
+    def is_far(self, anchor: Anchor) -> bool:
+        """Whether the mode has moved so far that a pass over all rows to expand them anew is worth it."""
+        assert anchor.step is not None
+        steps = np.abs(anchor.step @ anchor.factor)
+        return bool(np.sqrt(np.mean(steps**2)) > FAR or steps.max() > FARTHEST)
+
+    def wider(self, target: Target, places: np.ndarray) -> Expanded:
+        """With coefficients that no row has had; `places` are where those of before stand among all."""
+        theta, gradient = (_spread(each, places, target.dimension) for each in (self.theta, self.gradient))
+        hessian = np.zeros((target.dimension, target.dimension))
+        hessian[np.ix_(places, places)] = self.hessian
+        return Expanded(theta, self.value, gradient, hessian, self.num_rows)
+
+    def plus(self, other: Expanded) -> Expanded:
         """With the rows of another one at the same point."""
         return self._with(other, 1)
 
-    def minus(self, other: Centre) -> Centre:
+    def minus(self, other: Expanded) -> Expanded:
         """Without its rows."""
         return self._with(other, -1)
 
-    def _with(self, other: Centre, sign: int) -> Centre:
-        parts = ((a + sign * b) for a, b in zip(self._sums, other._sums, strict=True))
-        return Centre(self.theta, *parts, self.num_rows + sign * other.num_rows)
-
-    @property
-    def _sums(self) -> tuple[float, Floats, Floats]:
-        return self.value, self.gradient, self.hessian
+    def _with(self, other: Expanded, sign: int) -> Expanded:
+        return Expanded(
+            self.theta,
+            self.value + sign * other.value,
+            self.gradient + sign * other.gradient,
+            self.hessian + sign * other.hessian,
+            self.num_rows + sign * other.num_rows,
+        )
 
     def anchor(self, target: Target) -> Anchor | None:
         """The anchor that it makes with the prior, a step from where rows are expanded; None where the log posterior is
@@ -114,16 +127,14 @@ class Centre:
         return found if proper else None
 
 
-def is_far(anchor: Anchor) -> bool:
-    """Whether the mode has moved so far that a pass over all rows to expand them anew is worth it."""
-    if anchor.step is None:
-        return False
-    steps = np.abs(anchor.step @ anchor.factor)
-    return bool(np.sqrt(np.mean(steps**2)) > FAR or steps.max() > FARTHEST)
+def _spread(vector: Floats, places: np.ndarray, size: int) -> Floats:
+    found = np.zeros(size)
+    found[places] = vector
+    return found
 
 
 def moved_along(target: Target, table: Table, anchor: Anchor, executor: Executor | None) -> Anchor:
-    """The anchor at the mode, by Newton's steps from where the sums lead: usually one, each a pass over all rows."""
+    """The anchor at the mode of all rows, by Newton's steps from where the sums lead: usually none, each a pass."""
     survey = Survey(target, table, executor)
     here = survey(anchor.mode)
     require_finite(here, "where the sums of all rows lead")

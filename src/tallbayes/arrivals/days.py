@@ -23,19 +23,21 @@ from tallbayes.estimation.question import Changes, Question, read_changes
 from tallbayes.estimation.walk import check_rows
 from tallbayes.estimator.decisions import Decision
 from tallbayes.estimator.estimates import Status
+from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.attempts import UNSETTLED
 from tallbayes.model.weights import ROW, WEIGHT
-from tallbayes.moments import Floats
-from tallbayes.progress import Report, reporter, teller
 from tallbayes.programs.later import jax
+from tallbayes.progress import Report, reporter, teller
 from tallbayes.results.result import Result
 from tallbayes.setup.known import Known
-from tallbayes.setup.preparation import Placed, Prepared, bind_rows, place
+from tallbayes.setup.preparation import bind_rows, place
 from tallbayes.watch import OutOfTime, Watch, begin, watching
 from tallbayes.workers.executors import default_executor
 
 # Rows that weights read sooner than a ladder is set up.
 FEW_ROWS = 2**12
+# Of a step (decision 047).
+BATCH = None
 UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
 
 
@@ -72,6 +74,7 @@ def arrays_of(question: Question, data: Any, weights: Any) -> Any:
 def answered(standing: Standing, changes: Changes) -> Result:
     """The answer of a day, with the standing it leaves behind."""
     asked = replace(changes.applied(standing.question), seed=seed_of(standing), ledger=None)
+    asked = replace(asked, method=_of_a_day(asked.method))
     with reporter(changes.progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
         if not carries_on(asked, standing.target, standing.start, standing.search):
             why = "rows: all of them read anew, since sums about one centre do not tell this posterior"
@@ -80,6 +83,13 @@ def answered(standing: Standing, changes: Changes) -> Result:
             return _afresh(standing, asked, "", report)
         standing = _settled(standing, asked)
         return _from_sums(standing, replace(asked, weighted=None), watch, report)
+
+
+def _of_a_day(method: Any) -> Any:
+    """Of a method that leaves it open, with a batch so small that rows, and not steps, are what is spared."""
+    if isinstance(method, Anchored) and method.gradient is None and method.batch_size is None:
+        return replace(method, batch_size=BATCH)
+    return method
 
 
 def seed_of(standing: Standing) -> int:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.arrivals.centre import Centre
 from tallbayes.arrivals.memory import Growing
 from tallbayes.arrivals.order import Order, contents
 from tallbayes.arrivals.standing import Footing, Standing
@@ -22,17 +21,15 @@ from tallbayes.formula.again.arriving import FormulaDoor
 from tallbayes.formula.coding import Coding, IndexedTerm
 from tallbayes.formula.encoding import Encoding
 from tallbayes.formula.expressions import read_expression
+from tallbayes.model.parts.extras import OfExcess
 from tallbayes.model.parts.making import with_width
 from tallbayes.model.weights import weighted
-from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
 from tallbayes.rows.table import make_table
 from tallbayes.setup.preparation import bind_rows
 
 
-def with_levels(
-    standing: Standing, door: FormulaDoor, added: dict[str, list[Any]]
-) -> tuple[Standing, FormulaDoor]:
+def with_levels(standing: Standing, door: FormulaDoor, added: dict[str, list[Any]]) -> tuple[Standing, FormulaDoor]:
     """Room for these levels, by the column that they are of."""
     before = door.encoding
     coding, where = _extended(before.coding, added)
@@ -54,7 +51,7 @@ def with_levels(
         target=target,
         start=moved,
         rows=Growing.of(table),
-        centre=_wider(standing.centre, places, moved),
+        centre=None if standing.centre is None else standing.centre.wider(target, places),
         order=_relisted(standing, arrays),
         footing=Footing(),
         told=(f"levels: {shown} came, with the prior of a level",),
@@ -116,7 +113,7 @@ def _with_columns(before: Encoding, coding: Coding, where: np.ndarray) -> Encodi
 def _as_wide(model: Any, before: Any) -> Any:
     """In the coordinates of before, where these were chosen by the rows."""
     density = None if before.parts is None else before.parts.density
-    return with_width(model, density.width) if hasattr(density, "width") else model
+    return with_width(model, density.width) if isinstance(density, OfExcess) else model
 
 
 def _places(standing: Standing, before: Coding, coding: Coding, where: np.ndarray, dimension: int) -> np.ndarray:
@@ -128,16 +125,6 @@ def _places(standing: Standing, before: Coding, coding: Coding, where: np.ndarra
         raise DataError(explain("coefficients and an intercept, to add levels to", got, hint))
     heads = [head * new + where[:-1] for head in range(layout.heads)]
     return np.concatenate([*heads, layout.heads * new + np.arange(rest)])
-
-
-def _wider(centre: Centre | None, places: np.ndarray, theta: Floats) -> Centre | None:
-    """The sums with zeros for what no row has had."""
-    if centre is None:
-        return None
-    at, gradient, hessian = theta.copy(), np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
-    at[places], gradient[places] = centre.theta, centre.gradient
-    hessian[np.ix_(places, places)] = centre.hessian
-    return Centre(at, centre.value, gradient, hessian, centre.num_rows)
 
 
 def _relisted(standing: Standing, arrays: Any) -> Order | None:

@@ -125,7 +125,9 @@ class Order:
         while len(open_ := np.flatnonzero((left > 0) & (taken > 0))):
             last, _ = self._place(unique[open_], taken[open_] - 1)
             copies = np.round(1 / self.weights[last]).astype(np.int64)
-            rank = np.repeat(taken[open_] - copies, copies) + np.arange(copies.sum()) - np.repeat(_before(copies), copies)
+            rank = (
+                np.repeat(taken[open_] - copies, copies) + np.arange(copies.sum()) - np.repeat(_before(copies), copies)
+            )
             gone.append(self._place(np.repeat(unique[open_], copies), rank)[0])
             taken[open_] -= copies
             left[open_] -= 1

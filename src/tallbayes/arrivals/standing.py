@@ -20,10 +20,10 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import expand
-from tallbayes.anchor.mode import anchor_at, curvature_of, find_anchor
+from tallbayes.anchor.mode import anchor_at, curvature_of, find_anchor, settle
 from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.sums import Curvature
-from tallbayes.arrivals.centre import Centre, is_far, moved_along
+from tallbayes.arrivals.centre import Expanded, moved_along
 from tallbayes.arrivals.memory import Growing
 from tallbayes.arrivals.order import Order, contents, never_there
 from tallbayes.arrivals.sizes import Sizes, sizes_of
@@ -65,7 +65,7 @@ class Standing:
     rows: Growing
     day: int = 0
     order: Order | None = None
-    centre: Centre | None = None
+    centre: Expanded | None = None
     looked: Sizes = Sizes()
     footing: Footing = Footing()
     search: Search = ((), ())
@@ -104,7 +104,7 @@ class Standing:
         here = replace(self._next_day(), rows=self.rows.grown(arrays))
         if self.centre is None or self.order is None:
             return here
-        centre = self.centre.plus(Centre.over(self.target, table, self.centre.theta))
+        centre = self.centre.plus(self.centre.over(self.target, table))
         here = replace(here, centre=centre, read=table.num_rows)
         anchor = here.anchor()
         if anchor is None:
@@ -127,7 +127,7 @@ class Standing:
         here = replace(self._next_day(), rows=rows, read=table.num_rows)
         if self.centre is None:
             return here
-        centre = self.centre.minus(Centre.over(self.target, table, self.centre.theta))
+        centre = self.centre.minus(self.centre.over(self.target, table))
         here = replace(here, centre=centre, order=order.renumbered(moved, holes))
         anchor = here.anchor()
         if anchor is None:
@@ -136,46 +136,34 @@ class Standing:
         return replace(here, looked=looked, read=2 * table.num_rows)
 
     def settled(self, executor: Executor | None) -> Standing:
-        """With the centre where a pass puts it, if it is far from the mode or there is none; as it is otherwise."""
+        """With rows expanded anew where a pass finds the mode, if it is far from there or there is none; as it is
+        otherwise."""
         anchor = self.anchor()
-        if anchor is not None and not is_far(anchor):
+        if anchor is not None and self.centre is not None and not self.centre.is_far(anchor):
             return self
-        if anchor is None:
-            found, passes = self._found(executor)
-        else:
-            found = moved_along(self.target, self.table, anchor, executor)
-            passes = found.passes
-        return self._about(found, round(passes * self.num_rows))
+        anchor = self._found(executor) if anchor is None else moved_along(self.target, self.table, anchor, executor)
+        return self._about(Expanded.of(self.target, anchor), round(anchor.passes * self.num_rows))
 
-    def _found(self, executor: Executor | None) -> tuple[Anchor, float]:
+    def _found(self, executor: Executor | None) -> Anchor:
         """The mode, from where a centre was lost or from the start."""
         try:
-            here = expand(self.target, self.table, self.start, executor)
-            first = anchor_at(here, 1.0, self.num_rows)
+            first = anchor_at(expand(self.target, self.table, self.start, executor), 1.0, self.num_rows)
             if first.is_proper:
-                found = moved_along(self.target, self.table, first, executor)
-                return found, found.passes
+                return settle(self.target, self.table, first, executor)
         except (PosteriorError, np.linalg.LinAlgError):
             pass
-        found = find_anchor(self.target, self.table, self.start, executor)
-        return found, found.passes
+        return find_anchor(self.target, self.table, self.start, executor)
 
-    def _about(self, anchor: Anchor, read: int) -> Standing:
+    def _about(self, centre: Expanded, read: int) -> Standing:
         """About another centre, with all rows looked at once more, and nothing carried over of pilots and probes."""
+        here = replace(self, centre=centre, start=centre.theta, footing=Footing())
+        anchor = here.anchor()
+        assert anchor is not None
         found = sizes_of(self.target, self.table, anchor)
         looked = Sizes().plus(found)
         order = self._order_of_all(looked.copies(found))
         told = (*self.told, f"centre: moved to the mode of {self.num_rows:,} rows, by passes over all of them")
-        return replace(
-            self,
-            centre=Centre.of(self.target, anchor),
-            start=anchor.mode,
-            order=order,
-            looked=looked,
-            footing=Footing(),
-            read=self.read + read + self.num_rows,
-            told=told,
-        )
+        return replace(here, order=order, looked=looked, read=self.read + read + self.num_rows, told=told)
 
     def _order_of_all(self, copies: np.ndarray) -> Order:
         hashes = contents(self.rows.leaves(0, self.num_rows))

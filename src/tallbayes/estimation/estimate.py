@@ -105,7 +105,7 @@ def estimate(
 
 
 def answer(asked: Question, known: Known, progress: bool | Report | None) -> Result:
-    """The result from where `known` is on, whatever time there is: of the paths, or of what is known before there are any."""
+    """The result from where `known` stands on, whatever time there is: of paths, or of what is known before any."""
     with reporter(progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
         handed_over = HandedOver()
         try:

@@ -135,8 +135,8 @@ class Anchored:
             Context().run(executor.submit, task)
 
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:
-        """Rows that matter more listed, and the tails probed, unless they are; what a probe saw of another mode would be
-        no tail."""
+        """Rows that matter more listed, and the tails probed, where that is not done; what a probe saw of another mode
+        would be no tail."""
         if prepared.listing is None and reads_slabs(self._gradient(False)):
             begin("rows that matter")
             prepared = aside(with_listing, prepared, executor, folder)

@@ -230,8 +230,8 @@ class Result(Arriving):
     ) -> Loo:
         """Leave-one-out: the expected log predictive density of a row that was not fitted, summed over the rows.
 
-        Its sampling error, apart from it Monte Carlo's, brought to `tolerance` of the first, and the rows that matter
-        most. With `pointwise` every row's own is kept, with `out` written to a file, in the order of the source. Of a
+        Its sampling error, apart from it Monte Carlo's, brought to `tolerance` of the first, and the rows that matter.
+        With `pointwise` every row's own is kept, with `out` written to a file, in the order of the source. Of a
         mixed model groups are left out, or, with unit="row", rows given the others of their group."""
         from tallbayes.leave_one_out.loo import loo
 

@@ -1,7 +1,8 @@
 """Rows that arrive after a fit, as its formula encoded those of the fit: nothing is learnt of them.
 
 Means, scales, levels, knots and the units of a standardised response are those of the fit, so that coefficients and
-their priors mean what they did. A category that was not there before is refused by its name, or made room for (`adding`).
+their priors mean what they did. A category that was not there before is refused by its name, or room is made for it by
+`arrivals.levels`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ def read_outcome(
         return _from_call(call, parsed, table, kind, states, levels)
     if parsed.is_column and kind_of(table.column(parsed.left_columns[0])) == "categories":
         column = table.column(parsed.left_columns[0])
-        return _from_categories(parsed.left, column, kind) if classes is None else _as_before(parsed.left, column, classes)
+        return (
+            _from_categories(parsed.left, column, kind) if classes is None else _as_before(parsed.left, column, classes)
+        )
     if classes is not None and kind in CLASSES and not isinstance(classes[0], str):
         levels = np.array(classes)
         _require_among(parsed.left, response_numbers(parsed, table, states), classes)
