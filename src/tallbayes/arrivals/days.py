@@ -37,7 +37,7 @@ from tallbayes.workers.executors import default_executor
 # Rows that weights read sooner than a ladder is set up.
 FEW_ROWS = 2**12
 # Of a step (decision 047).
-BATCH = None
+BATCH = 4
 UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
 
 
@@ -131,7 +131,7 @@ def _from_sums(standing: Standing, asked: Question, watch: Watch, report: Report
     known = Known(target=standing.target, start=standing.start, num_rows=standing.num_rows)
     known.placed, known.search = standing.placed(), standing.search
     if prepared is not None:
-        known.prepared, known.centred = prepared, True
+        known.prepared, known.centred, known.guided = prepared, True, True
         known.decision = standing.footing.decision
     known.seconds = time.monotonic() - watch.started
     found = answer(asked, known, report)

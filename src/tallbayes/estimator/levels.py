@@ -49,6 +49,7 @@ class Stream(IntEnum):
     EVIDENCE_PILOT = 17
     LEFT_OUT = 21
     SHRINKAGE = 22
+    REMAINDERS = 23
 
 
 @dataclass(frozen=True)

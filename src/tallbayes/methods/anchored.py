@@ -35,6 +35,7 @@ from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
 from tallbayes.setup.balancing import BALANCED, MODE, Wish, likely_controlled
+from tallbayes.setup.guide import Guide, guided_level
 from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
 from tallbayes.setup.quantities import touched_by
 from tallbayes.setup.tail_variances import tails_of
@@ -42,6 +43,8 @@ from tallbayes.watch import aside, begin
 from tallbayes.workers.executors import Executor
 
 MOST_WINDOW = 256
+# Pairs of a guide: rows of each, the first and the most of them, and the share of the variance that a tolerance allows.
+GUIDE_ROWS, FIRST_PAIRS, MOST_PAIRS, GUIDE_SHARE = 4, 2**10, 2**13, 0.3
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,21 @@ class Anchored:
             prepared = aside(with_probe, prepared)
         return prepared
 
+    def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:
+        """With a control whose means are estimated, where they are not known and can be well enough."""
+        anchor, dense = prepared.anchor, prepared.anchor.likelihood_hessian is not None
+        if not (dense and not anchor.knows_averages and follows(self.dynamics) and self.control is not False):
+            return prepared
+        problem = self.problem(prepared, estimands, seed)
+        if not problem.plan.slabs:
+            return prepared
+        begin("control")
+        found = aside(_guide_of, problem.with_choice(problem.ladder, GUIDE_ROWS), anchor, tolerance)
+        if found is None:
+            return prepared
+        spent = prepared.setup_evaluations + found.rows_read
+        return replace(prepared, anchor=found.known_by(anchor), guide=found, setup_evaluations=spent)
+
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         table, anchor = prepared.table, prepared.anchor
         diagonal = anchor.likelihood_hessian is None
@@ -203,10 +221,29 @@ def with_gaussian(run: Run, prepared: Prepared, notes: Notes) -> None:
     begin("Gaussian level")
     target, anchor, units, estimands = prepared.target, prepared.anchor, prepared.table.units, run.estimands
     level = aside(laplace_level, target, estimands.observables, anchor, estimands.jump, run.problem.seed, units)
+    if prepared.guide is not None:
+        level = aside(guided_level, level, prepared.guide, target, estimands, anchor, units)
     notes.laplace = run.laplace = level
     run.touched = partial(touched_by, target, estimands, anchor.mode, units)
     if prepared.probe is not None:
         run.tails = aside(tails_of, target, estimands, anchor, units, prepared.probe)
+
+
+def _guide_of(problem: Problem, anchor: Anchor, tolerance: float) -> Guide | None:
+    """Pairs until the means of the control are known to a part of the tolerance; None where that would take too many."""
+    found, blocks = None, 0
+    while True:
+        wanted = FIRST_PAIRS if found is None else 2 * len(found.points)
+        parts = [problem.remainders(block) for block in range(blocks, wanted // BLOCK_PATHS)]
+        more = Guide.of(np.concatenate(parts), GUIDE_ROWS * BLOCK_PATHS * len(parts))
+        found, blocks = more if found is None else found.plus(more), wanted // BLOCK_PATHS
+        if not found.is_finite:
+            return None
+        worst = max(float(each.max()) for each in found.errors(anchor))
+        if worst**2 <= GUIDE_SHARE * tolerance**2 / 2:
+            return found
+        if len(found.points) >= MOST_PAIRS:
+            return None
 
 
 def reads_slabs(gradient: GradientEstimator) -> bool:

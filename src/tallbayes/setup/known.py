@@ -40,6 +40,7 @@ class Known:
     seconds: float = 0.0
     # Of a day among others: how paths ran on the day before.
     decision: Decision | None = None
+    guided: bool = False
 
     def saw(self, here: Expansion, rows: int) -> None:
         """Keep a point of the climb if it is better than the one before: of more rows, or higher."""
