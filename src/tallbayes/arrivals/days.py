@@ -23,6 +23,7 @@ from tallbayes.estimation.question import Changes, Question, read_changes
 from tallbayes.estimation.walk import check_rows
 from tallbayes.estimator.decisions import Decision
 from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.foresight import PILOT_PATHS
 from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.attempts import UNSETTLED
 from tallbayes.model.weights import ROW, WEIGHT
@@ -36,8 +37,9 @@ from tallbayes.workers.executors import default_executor
 
 # Rows that weights read sooner than a ladder is set up.
 FEW_ROWS = 2**12
-# Of a step (decision 047).
-BATCH = 4
+# A step's rows, with a control and without, by how much single rows can do (decision 047): the variance of a mean that
+# a batch of one row leaves is about a third of (sum s)^2, and a control leaves its square.
+LEFT, PAIRED, FEWEST, MOST = 0.3, 0.15, 4, 64
 UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
 
 
@@ -74,7 +76,6 @@ def arrays_of(question: Question, data: Any, weights: Any) -> Any:
 def answered(standing: Standing, changes: Changes) -> Result:
     """The answer of a day, with the standing it leaves behind."""
     asked = replace(changes.applied(standing.question), seed=seed_of(standing), ledger=None)
-    asked = replace(asked, method=_of_a_day(asked.method))
     with reporter(changes.progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
         if not carries_on(asked, standing.target, standing.start, standing.search):
             why = "rows: all of them read anew, since sums about one centre do not tell this posterior"
@@ -82,14 +83,24 @@ def answered(standing: Standing, changes: Changes) -> Result:
         if asked.weighted is not None and standing.centre is None and standing.num_rows <= FEW_ROWS:
             return _afresh(standing, asked, "", report)
         standing = _settled(standing, asked)
-        return _from_sums(standing, replace(asked, weighted=None), watch, report)
+        asked, guided = _of_a_day(standing, asked)
+        return _from_sums(standing, replace(asked, weighted=None), guided, watch, report)
 
 
-def _of_a_day(method: Any) -> Any:
-    """Of a method that leaves it open, with a batch so small that rows, and not steps, are what is spared."""
-    if isinstance(method, Anchored) and method.gradient is None and method.batch_size is None:
-        return replace(method, batch_size=BATCH)
-    return method
+def _of_a_day(standing: Standing, asked: Question) -> tuple[Question, bool]:
+    """With a batch of which rows, and not steps, are spared, where that is left open; and whether a control, whose
+    means have to be drawn, is worth it."""
+    method = asked.method
+    if not isinstance(method, Anchored) or method.gradient is not None:
+        return asked, False
+    variance, share = LEFT * standing.looked.sums[0] ** 2, asked.accuracy.finest**2 / 2
+    wanted, guided = variance / (PILOT_PATHS * share), method.control is not False
+    if guided := guided and wanted > FEWEST:
+        wanted = PAIRED * standing.looked.sums[0] ** 2 / np.sqrt(share)
+    if method.batch_size is not None:
+        return asked, bool(guided)
+    size = int(np.clip(2 ** np.ceil(np.log2(max(wanted, 1e-9))), FEWEST if guided else 1, MOST))
+    return replace(asked, method=replace(method, batch_size=size)), bool(guided)
 
 
 def seed_of(standing: Standing) -> int:
@@ -126,13 +137,13 @@ def _settled(standing: Standing, asked: Question) -> Standing:
             return standing
 
 
-def _from_sums(standing: Standing, asked: Question, watch: Watch, report: Report) -> Result:
+def _from_sums(standing: Standing, asked: Question, guided: bool, watch: Watch, report: Report) -> Result:
     prepared = standing.prepared()
     known = Known(target=standing.target, start=standing.start, num_rows=standing.num_rows)
     known.placed, known.search = standing.placed(), standing.search
     if prepared is not None:
-        known.prepared, known.centred, known.guided = prepared, True, True
-        known.decision = standing.footing.decision
+        known.prepared, known.centred, known.guided = prepared, True, guided
+        known.decision = _still(standing.footing, asked, guided)
     known.seconds = time.monotonic() - watch.started
     found = answer(asked, known, report)
     if known.decision is not None and found.status in UNSETTLED:
@@ -141,9 +152,18 @@ def _from_sums(standing: Standing, asked: Question, watch: Watch, report: Report
         standing = replace(standing, footing=replace(standing.footing, decision=None))
         standing = replace(standing, told=(*standing.told, f"tuning: anew, since paths as before were {fresh.name}"))
         found = answer(asked, known, report)
-    footing = Footing(_decision_of(found) or standing.footing.decision, _probe_of(known, found))
-    question = replace(asked, **_rows_of(standing))
+    decision = _decision_of(found)
+    footing = Footing(decision or standing.footing.decision, _probe_of(known, found), guided)
+    question = replace(asked, method=standing.question.method, **_rows_of(standing))
     return _with(replace(standing, footing=footing), noted(question, found), standing.told)
+
+
+def _still(footing: Footing, asked: Question, guided: bool) -> Decision | None:
+    """Yesterday's decision, where today is asked for the same: what was found without a control says little of one."""
+    size = getattr(asked.method, "batch_size", None)
+    decision = footing.decision
+    same = decision is not None and (size is None or decision.batch_size == size) and footing.guided == guided
+    return decision if same else None
 
 
 def _decision_of(result: Result) -> Decision | None:

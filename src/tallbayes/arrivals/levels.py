@@ -36,7 +36,7 @@ def with_levels(standing: Standing, door: FormulaDoor, added: dict[str, list[Any
     encoding = _with_columns(before, coding, where)
     rows = standing.rows
     arrays = jax.tree.map(lambda leaf: leaf[: rows.num_rows], rows.memory.arrays)
-    arrays = {**arrays, "codes": where[arrays["codes"]].astype(np.int32)}
+    arrays = {**arrays, "codes": _moved(arrays, rows.num_rows, where, len(coding.indexed))}
     model = _as_wide(door.remade(encoding, arrays), standing.question.model)
     bound = weighted(model) if standing.question.weights is not None else model
     target, start = bind_rows(bound, arrays)
@@ -59,16 +59,27 @@ def with_levels(standing: Standing, door: FormulaDoor, added: dict[str, list[Any
     return after, replace(door, encoding=encoding)
 
 
+def _moved(arrays: Any, num_rows: int, where: np.ndarray, terms: int) -> np.ndarray:
+    """The codes where coefficients stand now; of terms that had none before, the place of none."""
+    known = arrays["codes"] if "codes" in arrays else np.empty((num_rows, 0), np.int32)
+    codes = np.full((num_rows, terms), where[-1], np.int32)
+    codes[:, : known.shape[1]] = where[known]
+    return codes
+
+
 def _extended(coding: Coding, added: dict[str, list[Any]]) -> tuple[Coding, np.ndarray]:
     """The coding with more levels, and where each coefficient of before stands now; the last place is that of none."""
     names, terms, categories = list(coding.names), list(coding.indexed), dict(coding.categories)
     _require_alone(coding, added)
     where = np.arange(len(names) + 1)
     for column, levels in added.items():
-        place = next(place for place, term in enumerate(terms) if term.column == column)
-        term = terms[place]
+        if all(term.column != column for term in terms):
+            # Of one level so far: a column that never changed.
+            factor = next(factor for factor in categories if column in _columns_of(coding, factor))
+            terms.append(IndexedTerm(factor, column, len(names), 0))
+        term = next(term for term in terms if term.column == column)
         end, count = term.first + term.count, len(levels)
-        names[end:end] = [_name_like(names[end - 1], categories[term.factor][-1], level) for level in levels]
+        names[end:end] = [_named(names, term, categories[term.factor][-1], level) for level in levels]
         categories[term.factor] = (*categories[term.factor], *levels)
         terms = [
             replace(each, first=each.first + count * (each.first >= end), count=each.count + count * (each is term))
@@ -85,17 +96,26 @@ def _extended(coding: Coding, added: dict[str, list[Any]]) -> tuple[Coding, np.n
 def _require_alone(coding: Coding, added: dict[str, list[Any]]) -> None:
     """Refused where a new level would take more than a coefficient of its own."""
     for column, levels in added.items():
-        factors = [f for f in coding.categories if column in read_expression(f, tuple(coding.kinds)).columns]
+        factors = [factor for factor in coding.categories if column in _columns_of(coding, factor)]
         terms: list[IndexedTerm] = [term for term in coding.indexed if term.column == column]
         written = {place for place in coding.dense if place in coding.of_categories}
-        if len(factors) != 1 or len(terms) != 1 or written or coding.smooths or not levels or not terms[0].count:
+        constant = len(factors) == 1 and len(coding.categories[factors[0]]) == 1 and coding.intercept
+        alone = len(factors) == 1 and (len(terms) == 1 or constant)
+        if not alone or written or coding.smooths or not levels:
             got = f"{', '.join(map(repr, levels[:6])) or 'new levels'} beside terms that it has a part in, or smooths"
             hint = "tb.fit of all rows, or leave these rows out"
             raise DataError(explain(f"a category {column!r} that is a term by itself, to add levels to", got, hint))
 
 
-def _name_like(name: str, before: Any, level: Any) -> str:
-    """carrier[T.UA] of carrier[T.AA]."""
+def _columns_of(coding: Coding, factor: str) -> tuple[str, ...]:
+    return tuple(read_expression(factor, tuple(coding.kinds)).columns)
+
+
+def _named(names: list[str], term: IndexedTerm, before: Any, level: Any) -> str:
+    """carrier[T.UA] like carrier[T.AA]."""
+    if not term.count:
+        return f"{term.factor}[T.{level}]"
+    name = names[term.first + term.count - 1]
     head, found, tail = name.rpartition(str(before))
     if not found:
         hint = "tb.fit of all rows"

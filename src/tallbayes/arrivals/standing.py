@@ -44,10 +44,12 @@ DAY_ROOM = 1024
 
 @dataclass(frozen=True, eq=False)
 class Footing:
-    """What was found by pilots and a probe about the centre, and holds until that moves."""
+    """What was found by pilots and a probe about the centre, and holds until that moves; pilots with a drawn control or
+    without."""
 
     decision: Decision | None = None
     probe: Probe | None = None
+    guided: bool = False
 
 
 @dataclass(frozen=True, eq=False)
