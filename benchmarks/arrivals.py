@@ -1,13 +1,15 @@
 """Rows that arrive: the flights of a year day by day, and a hundred segments of ten million rows.
 
     python benchmarks/arrivals.py flights     every day's update; on 20 days beside a fit from scratch
+    python benchmarks/arrivals.py 170-200     the same from a fit of the first 170 days on, with 5 days beside a fit
     python benchmarks/arrivals.py nuts        one NUTS run of the whole year, if NumPyro is installed
     python benchmarks/arrivals.py segments    10^7 rows by five columns in a hundred daily segments
     python benchmarks/arrivals.py table       what results/arrivals.json says
 
-Days are written as they end; a run that goes on skips none, since each builds on the one before, but it does not fit
-again from scratch what it has. The fit from scratch is of the same rows, columns and priors (`result.question`), with
-another seed and half the tolerance. z is the difference over both standard errors and bounds of the bias together.
+Days are written as they end, by their dates. A run that goes on skips none, since each builds on the one before, but it
+does not fit again from scratch what it has. The fit from scratch is of the same rows, columns and priors
+(`result.question`), with another seed and half the tolerance. z is the difference over both standard errors and bounds
+of the bias together.
 """
 
 from __future__ import annotations
@@ -33,36 +35,39 @@ ROWS, COLUMNS, SEGMENTS = 10_000_000, 5, 100
 def main() -> None:
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for part in sys.argv[1:] or ["flights", "segments", "table"]:
-        {"flights": flights, "nuts": nuts, "segments": segments, "table": table}[part](known)
+        if part[0].isdigit():
+            flights(known, *map(int, part.split("-")), checks=5)
+        else:
+            {"flights": flights, "nuts": nuts, "segments": segments, "table": table}[part](known)
 
 
 def keep(known: dict[str, Any]) -> None:
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
 
 
-def flights(known: dict[str, Any]) -> None:
+def flights(known: dict[str, Any], first: int = FIRST_DAYS, last: int = 365, checks: int = CHECKS) -> None:
     import pyarrow as pa
     from nycflights import FORMULA, read_flights
 
     rows = read_flights()
     dates = np.array(rows["date"].to_pylist())
     days = np.unique(dates)
-    checked = set(np.linspace(FIRST_DAYS + 5, len(days) - 1, CHECKS).astype(int).tolist())
+    checked = set(np.linspace(first + 2, last - 1, checks).astype(int).tolist())
     scratch = known.setdefault("scratch", {})
-    kept: list[dict[str, Any]] = []
+    kept = known.setdefault("flights", {})
     result = tb.fit(
         FORMULA,
-        rows.filter(pa.array(np.isin(dates, days[:FIRST_DAYS]))),
+        rows.filter(pa.array(np.isin(dates, days[:first]))),
         family="logistic",
         tolerance=TOLERANCE,
         intercept_scale=1.0,
     )
-    for place in range(FIRST_DAYS, len(days)):
+    for place in range(first, last):
         new = rows.filter(pa.array(dates == days[place]))
         started, busy = time.monotonic(), time.process_time()
         result = result.update(new, new_levels="add")
+        name = str(days[place])
         day = {
-            "date": str(days[place]),
             "new": new.num_rows,
             "rows": result.cost.num_data,
             "seconds": round(time.monotonic() - started, 3),
@@ -74,12 +79,10 @@ def flights(known: dict[str, Any]) -> None:
             "levels": any(note.startswith("levels:") for note in result.notes),
         }
         if place in checked:
-            name = day["date"]
             scratch[name] = scratch.get(name) or from_scratch(result)
             day["z"], day["apart"] = beside(result, scratch[name])
-        kept.append(day)
-        print(json.dumps({key: value for key, value in day.items() if key != "z"}), flush=True)
-        known["flights"] = kept
+        kept[name] = day
+        print(name, json.dumps({key: value for key, value in day.items() if key != "z"}), flush=True)
         if place in checked or place % 10 == 0:
             keep(known)
     keep(known)
@@ -164,8 +167,8 @@ def nuts(known: dict[str, Any]) -> None:
     import jax.numpy as jnp
     import numpyro
     import pyarrow as pa
-    from nycflights import FORMULA, read_flights
     from numpyro.infer import MCMC, NUTS
+    from nycflights import FORMULA, read_flights
 
     from tallbayes.formula.design import build_design
 
@@ -201,19 +204,21 @@ def nuts(known: dict[str, Any]) -> None:
 
 
 def table(known: dict[str, Any]) -> None:
-    days = known.get("flights", [])
+    days = list(known.get("flights", {}).values())
     if days:
         read = np.array([day["gradients"] + day["set_up"] for day in days])
         bound = np.array([5 * day["new"] + 20_000 for day in days])
         seconds = np.array([day["seconds"] for day in days])
         z = np.concatenate([day["z"] for day in days if "z" in day])
         quiet = np.array([not (day["moved"] or day["levels"]) for day in days])
-        print(f"{len(days)} days, {int(quiet.sum())} without a pass; converged {sum(d['status'] == 'converged' for d in days)}")
+        met = sum(day["status"] == "converged" for day in days)
+        print(f"{len(days)} days, {int(quiet.sum())} without a pass; converged {met}")
         print(f"rows read a day: median {np.median(read):,.0f}, of days without a pass {np.median(read[quiet]):,.0f}")
         print(f"bound: median {np.median(bound):,.0f}; met on {np.mean(read <= bound):.0%} of days")
         print(f"seconds a day: median {np.median(seconds):.2f}, of days without a pass {np.median(seconds[quiet]):.2f}")
         print(f"z: {len(z)} numbers, rms {np.sqrt(np.mean(z**2)):.2f}, largest {np.abs(z).max():.2f}")
-        print(f"within 1.96: {np.mean(np.abs(z) < 1.96):.1%}; largest difference {max(d['apart'] for d in days if 'z' in d):.3f} sd")
+        apart = max(day["apart"] for day in days if "z" in day)
+        print(f"within 1.96: {np.mean(np.abs(z) < 1.96):.1%}; largest difference {apart:.3f} sd")
         whole = [each["processor_seconds"] for each in known["scratch"].values()]
         busy = np.array([day["processor_seconds"] for day in days])
         print(f"processor seconds a day: median {np.median(busy):.2f}, without a pass {np.median(busy[quiet]):.2f}")

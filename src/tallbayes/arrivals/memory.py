@@ -100,8 +100,8 @@ class Growing:
 
     def converted(self, rows: Any) -> Any:
         """More rows in the types of the table, refused where they are shaped otherwise."""
-        own = {name or "data": leaf for name, leaf in named_leaves(self.memory.arrays)}
-        new = {name or "data": np.asarray(leaf) for name, leaf in named_leaves(rows)}
+        own = {name.strip("[']") or "data": leaf for name, leaf in named_leaves(self.memory.arrays)}
+        new = {name.strip("[']") or "data": np.asarray(leaf) for name, leaf in named_leaves(rows)}
         if own.keys() != new.keys():
             hint = "rows in the form of those that were fitted, weights included"
             raise DataError(explain(f"rows of {', '.join(own)}", ", ".join(new) or "none", hint))

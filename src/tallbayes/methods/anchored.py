@@ -230,7 +230,7 @@ def with_gaussian(run: Run, prepared: Prepared, notes: Notes) -> None:
 
 
 def _guide_of(problem: Problem, anchor: Anchor, tolerance: float) -> Guide | None:
-    """Pairs until the means of the control are known to a part of the tolerance; None where that would take too many."""
+    """Pairs until the means of the control are known to a part of the tolerance; None where that takes too many."""
     found, blocks = None, 0
     while True:
         wanted = FIRST_PAIRS if found is None else 2 * len(found.points)

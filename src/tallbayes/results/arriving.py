@@ -28,7 +28,8 @@ class Arriving:
         `rows` are what the fit was given: a path, a frame or a dict of columns for a formula, arrays for a model or a
         family; so are `weights` and `offset`, which a fit that named columns for them finds by itself. Columns
         are standardised as they were, and a category that was not there before is refused, or with new_levels="add" has
-        a coefficient with its prior. Options are those of `extend`: a tolerance (the one so far if none), budgets, an executor.
+        a coefficient with its prior. Options are those of `extend`: a tolerance (the one so far if none), budgets, an
+        executor.
 
         The first update places the rows of the fit anew and goes over them; a later one reads the new ones, and some
         thousand of all. This result stays what it is."""

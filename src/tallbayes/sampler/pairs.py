@@ -63,7 +63,7 @@ def sample_pair(
 
 
 def sample_remainder(plan: Plan, inputs: Inputs, words: jax.Array) -> jax.Array:
-    """u, r(u) and r(-u) by one batch, (3, d): what the control of a Gaussian whose averages are not known is made of."""
+    """u, r(u) and r(-u) by one batch, (3, d): what a control is made of where the Gaussian's averages are not known."""
     d, dtype = plan.target.dimension, np.dtype(plan.dtype)
     drawer, expand, gather_batches = make_drawer(plan, inputs), make_expand(plan, inputs), make_gather(plan, inputs)
     start_key, batch_key = (phase_key(words, phase) for phase in range(PHASES_OF_A_REMAINDER))

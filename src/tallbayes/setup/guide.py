@@ -25,8 +25,8 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.estimator.estimands import Estimands, GaussianLevel
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats, Moments
-from tallbayes.sampler.control import bends_along, slopes_along
 from tallbayes.programs.later import jax
+from tallbayes.sampler.control import bends_along, slopes_along
 
 
 @dataclass(frozen=True, eq=False)
