@@ -82,7 +82,9 @@ def _extended(coding: Coding, added: dict[str, list[Any]]) -> tuple[Coding, np.n
         names[end:end] = [_named(names, term, categories[term.factor][-1], level) for level in levels]
         categories[term.factor] = (*categories[term.factor], *levels)
         terms = [
-            replace(each, first=each.first + count * (each.first >= end), count=each.count + count * (each is term))
+            replace(each, count=each.count + count)
+            if each is term
+            else replace(each, first=each.first + count * (each.first >= end))
             for each in terms
         ]
         where = where + count * (where >= end)
