@@ -8,7 +8,7 @@ DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-planes test test-all check docs format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile \
-	bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
+	bench bench-quick bench-far bench-draws bench-arrivals calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights \
 	bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean
 
 help:
@@ -37,6 +37,7 @@ help:
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
 	@echo "make bench-far         where the time goes where the Gaussian is a poor control (1 minute)"
 	@echo "make bench-draws       draws beside long references, R-hat and ESS, and 10,000 of them at 1,000,000 rows (20 minutes)"
+	@echo "make bench-arrivals    the flights of a year day by day, and 10^7 rows in a hundred segments (an hour)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-balanced    the balanced anchor and its control beside the ladder about the mode (resumable, 20 minutes)"
 	@echo "make bench-nuts        the whole call beside NumPyro's NUTS (5 minutes)"
@@ -139,6 +140,9 @@ bench-profile: $(BENCH_STAMP)
 
 bench-far: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/far_from_gaussian.py
+
+bench-arrivals: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/arrivals.py
 
 bench-draws: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/draws.py

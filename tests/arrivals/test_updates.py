@@ -9,7 +9,7 @@ from scenarios import logistic_rows
 import tallbayes as tb
 from tallbayes.arrivals.centre import Expanded
 from tallbayes.arrivals.days import answered
-from tallbayes.arrivals.standing import Standing
+from tallbayes.arrivals.standing import Carried
 from tallbayes.estimation.question import read_changes
 
 NUM_ROWS, FIRST, DAY = 9_000, 6_000, 1_000
@@ -47,7 +47,7 @@ def scores(result, reference):
     return np.concatenate(found)
 
 
-def over(standing: Standing) -> Expanded:
+def over(standing: Carried) -> Expanded:
     return standing.centre.over(standing.target, standing.table)
 
 

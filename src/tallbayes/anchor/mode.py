@@ -122,8 +122,8 @@ def expanded_there(target: Target, table: Table, anchor: Anchor, executor: Execu
     if anchor.step is None:
         return anchor
     here = anchor_at(Survey(target, table, executor)(anchor.mode), 1.0, table.num_rows)
-    parts = {"precision": anchor.precision, "hessian": here.precision, "reason": anchor.reason}
-    return replace(here, **parts, has_mode=anchor.has_mode)
+    here = replace(here, precision=anchor.precision, hessian=here.precision)
+    return replace(here, reason=anchor.reason, has_mode=anchor.has_mode)
 
 
 def off_mode(anchor: Anchor) -> float:

@@ -28,7 +28,7 @@ from tallbayes.rows.table import Table
 from tallbayes.workers.executors import Executor
 
 # In posterior sds: the root mean square over coordinates, and any single one (decision 047).
-FAR, FARTHEST = 1.0, 4.0
+FAR, FARTHEST = 3.0, 12.0
 # Newton's steps without a pass: a Gaussian prior takes one.
 MOST_STEPS, CLOSE = 6, 1e-6
 

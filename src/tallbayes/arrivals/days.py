@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.arrivals.memory import Growing
-from tallbayes.arrivals.standing import Footing, Standing, carries_on
+from tallbayes.arrivals.standing import Carried, Footing, carries_on
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.estimate import answer, noted
 from tallbayes.estimation.question import Changes, Question, read_changes
@@ -39,11 +39,11 @@ from tallbayes.workers.executors import default_executor
 FEW_ROWS = 2**12
 # A step's rows, with a control and without, by how much single rows can do (decision 047): the variance of a mean that
 # a batch of one row leaves is about a third of (sum s)^2, and a control leaves its square.
-LEFT, PAIRED, FEWEST, MOST = 0.3, 0.15, 4, 64
+LEFT, PAIRED, FEWEST, MOST = 0.3, 0.1, 4, 64
 UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
 
 
-def begun(question: Question, result: Result) -> Standing:
+def begun(question: Question, result: Result) -> Carried:
     """A standing for what was asked, before anything came: the rows are placed anew, where they can grow."""
     if question.stored is not None:
         got = f"a table on disk, {str(question.stored.path)!r}"
@@ -62,7 +62,7 @@ def begun(question: Question, result: Result) -> Standing:
     if result.modes:
         search = tuple(result.modes), search[1]  # type: ignore[assignment]
     rows = Growing.of(placed.table)
-    return Standing(question, placed.target, start, placed.precision, rows, search=search)
+    return Carried(question, placed.target, start, placed.precision, rows, search=search)
 
 
 def arrays_of(question: Question, data: Any, weights: Any) -> Any:
@@ -73,7 +73,7 @@ def arrays_of(question: Question, data: Any, weights: Any) -> Any:
     return check_rows(question.model, data, weights)[1]
 
 
-def answered(standing: Standing, changes: Changes) -> Result:
+def answered(standing: Carried, changes: Changes) -> Result:
     """The answer of a day, with the standing it leaves behind."""
     asked = replace(changes.applied(standing.question), seed=seed_of(standing), ledger=None)
     with reporter(changes.progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
@@ -87,7 +87,7 @@ def answered(standing: Standing, changes: Changes) -> Result:
         return _from_sums(standing, replace(asked, weighted=None), guided, watch, report)
 
 
-def _of_a_day(standing: Standing, asked: Question) -> tuple[Question, bool]:
+def _of_a_day(standing: Carried, asked: Question) -> tuple[Question, bool]:
     """With a batch of which rows, and not steps, are spared, where that is left open; and whether a control, whose
     means have to be drawn, is worth it."""
     method = asked.method
@@ -103,21 +103,21 @@ def _of_a_day(standing: Standing, asked: Question) -> tuple[Question, bool]:
     return replace(asked, method=replace(method, batch_size=size)), bool(guided)
 
 
-def seed_of(standing: Standing) -> int:
+def seed_of(standing: Carried) -> int:
     """Of the day: days share their rows, but no random numbers, so their errors are independent."""
     if standing.day == 0:
         return standing.question.seed
     return int(np.random.SeedSequence([standing.question.seed, standing.day]).generate_state(1, np.uint64)[0])
 
 
-def _afresh(standing: Standing, asked: Question, why: str, report: Report) -> Result:
+def _afresh(standing: Carried, asked: Question, why: str, report: Report) -> Result:
     """All rows, as `estimate` would."""
     question = replace(asked, **_rows_of(standing))
     found = noted(question, answer(question, Known(), report))
     return _with(standing, found, (*standing.told, why) if why else standing.told)
 
 
-def _rows_of(standing: Standing) -> dict[str, Any]:
+def _rows_of(standing: Carried) -> dict[str, Any]:
     """Data and weights as `estimate` takes them."""
     arrays = jax.tree.map(lambda leaf: leaf[: standing.num_rows], standing.rows.memory.arrays)
     if standing.question.weights is None:
@@ -127,7 +127,7 @@ def _rows_of(standing: Standing) -> dict[str, Any]:
     return {"data": data, "weights": weights}
 
 
-def _settled(standing: Standing, asked: Question) -> Standing:
+def _settled(standing: Carried, asked: Question) -> Carried:
     """About a centre that will do; without more passes than there is time for."""
     begin("recentring")
     with default_executor() as threads:
@@ -137,12 +137,13 @@ def _settled(standing: Standing, asked: Question) -> Standing:
             return standing
 
 
-def _from_sums(standing: Standing, asked: Question, guided: bool, watch: Watch, report: Report) -> Result:
+def _from_sums(standing: Carried, asked: Question, guided: bool, watch: Watch, report: Report) -> Result:
     prepared = standing.prepared()
     known = Known(target=standing.target, start=standing.start, num_rows=standing.num_rows)
     known.placed, known.search = standing.placed(), standing.search
     if prepared is not None:
-        known.prepared, known.centred, known.guided = prepared, True, guided
+        known.prepared, known.centred = prepared, True
+        known.guide = asked.method.guided if guided and isinstance(asked.method, Anchored) else None
         known.decision = _still(standing.footing, asked, guided)
     known.seconds = time.monotonic() - watch.started
     found = answer(asked, known, report)
@@ -152,8 +153,9 @@ def _from_sums(standing: Standing, asked: Question, guided: bool, watch: Watch, 
         standing = replace(standing, footing=replace(standing.footing, decision=None))
         standing = replace(standing, told=(*standing.told, f"tuning: anew, since paths as before were {fresh.name}"))
         found = answer(asked, known, report)
-    decision = _decision_of(found)
-    footing = Footing(decision or standing.footing.decision, _probe_of(known, found), guided)
+    decision = _decision_of(found, guided)
+    footing = standing.footing.after(found.cost.evaluations)
+    footing = replace(footing, decision=decision, probe=_probe_of(known, found), guided=guided)
     question = replace(asked, method=standing.question.method, **_rows_of(standing))
     return _with(replace(standing, footing=footing), noted(question, found), standing.told)
 
@@ -166,13 +168,16 @@ def _still(footing: Footing, asked: Question, guided: bool) -> Decision | None:
     return decision if same else None
 
 
-def _decision_of(result: Result) -> Decision | None:
-    """How its paths ran, to be followed on the next day; None where they did not run well."""
+def _decision_of(result: Result, guided: bool) -> Decision | None:
+    """How its paths ran, to be followed on the next day; None where they did not run well, or had no use of a control
+    that was drawn for them."""
     if result.path_source is None or result.contraction is None or result.tuning is None:
         return None
     if result.status in UNSETTLED or result.contraction.slow:
         return None
     levels = result.path_source()
+    if guided and not levels.controlled:
+        return None
     parts = levels.ladder, levels.batch_size, levels.is_alternative
     return Decision(*parts, result.contraction, result.tuning, 0, uncontrolled=not levels.controlled)
 
@@ -182,7 +187,7 @@ def _probe_of(known: Known, result: Result) -> Any:
     return probe if probe is not None else (None if known.prepared is None else known.prepared.probe)
 
 
-def _with(standing: Standing, result: Result, told: tuple[str, ...]) -> Result:
+def _with(standing: Carried, result: Result, told: tuple[str, ...]) -> Result:
     """The result with the standing it leaves behind, and so every extension of it."""
 
     def further(continuation: Any, **changes: Any) -> Result:

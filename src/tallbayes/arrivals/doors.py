@@ -12,7 +12,7 @@ import numpy as np
 
 from tallbayes.arrivals.days import answered, arrays_of, begun
 from tallbayes.arrivals.levels import with_levels
-from tallbayes.arrivals.standing import Standing
+from tallbayes.arrivals.standing import Carried
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.question import read_changes
 from tallbayes.formula.again.arriving import (
@@ -33,7 +33,7 @@ NEW_LEVELS = ("refuse", "add")
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenRows:
     """Rows as they were given, and how they are to be read; of a model or a family all but the weights is empty."""
 
     rows: Any
@@ -43,7 +43,7 @@ class Given:
     new_levels: str = "refuse"
 
 
-def updated(result: Result, given: Given, **asked: Any) -> Result:
+def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
     """All rows so far and these, as `Result.update` has it."""
     standing, door = standing_of(result), result.door
     changes = read_changes(standing.question, **_chosen(asked))
@@ -56,7 +56,7 @@ def updated(result: Result, given: Given, **asked: Any) -> Result:
     return found if door is None else described(_with_table(door, given), found)
 
 
-def withdrawn(result: Result, given: Given, **asked: Any) -> Result:
+def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
     """All rows so far but these, as `Result.without` has it."""
     standing, door = standing_of(result), result.door
     changes = read_changes(standing.question, **_chosen(asked))
@@ -70,18 +70,18 @@ def withdrawn(result: Result, given: Given, **asked: Any) -> Result:
     return found if door is None else described(replace(door, table=None), found)
 
 
-def standing_of(result: Result) -> Standing:
+def standing_of(result: Result) -> Carried:
     """What a result stands on: carried since its last update, or made of its fit; it has nothing to say yet."""
     if result.question is None:
         got = "one loaded from a file, or made otherwise"
         hint = "the fit in the process that has its rows: tb.fit or tb.estimate, and update from there"
         raise InputError(explain("a result of this process, which still has its rows", got, hint))
-    if isinstance(result.standing, Standing):
+    if isinstance(result.standing, Carried):
         return replace(result.standing, told=())
     return begun(result.question, result)
 
 
-def read_given(standing: Standing, door: FormulaDoor | None, given: Given) -> tuple[Standing, Any, Any]:
+def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) -> tuple[Carried, Any, Any]:
     """The rows as arrays, with the standing and the door that have room for them."""
     if given.new_levels not in NEW_LEVELS:
         raise InputError(explain(f"new_levels one of {NEW_LEVELS}", repr(given.new_levels), "new_levels='add'"))
@@ -106,7 +106,7 @@ def read_given(standing: Standing, door: FormulaDoor | None, given: Given) -> tu
     return standing, door, arrays_of(standing.question, arrays, found)
 
 
-def _with_table(door: FormulaDoor, given: Given) -> FormulaDoor:
+def _with_table(door: FormulaDoor, given: GivenRows) -> FormulaDoor:
     """With the table that came behind those of before."""
     kept = door.table
     if kept is None:

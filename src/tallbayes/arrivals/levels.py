@@ -15,7 +15,7 @@ import numpy as np
 
 from tallbayes.arrivals.memory import Growing
 from tallbayes.arrivals.order import Order, contents
-from tallbayes.arrivals.standing import Footing, Standing
+from tallbayes.arrivals.standing import Carried, Footing
 from tallbayes.errors import DataError, explain
 from tallbayes.formula.again.arriving import FormulaDoor
 from tallbayes.formula.coding import Coding, IndexedTerm
@@ -29,7 +29,7 @@ from tallbayes.rows.table import make_table
 from tallbayes.setup.preparation import bind_rows
 
 
-def with_levels(standing: Standing, door: FormulaDoor, added: dict[str, list[Any]]) -> tuple[Standing, FormulaDoor]:
+def with_levels(standing: Carried, door: FormulaDoor, added: dict[str, list[Any]]) -> tuple[Carried, FormulaDoor]:
     """Room for these levels, by the column that they are of."""
     before = door.encoding
     coding, where = _extended(before.coding, added)
@@ -138,7 +138,7 @@ def _as_wide(model: Any, before: Any) -> Any:
     return with_width(model, density.width) if isinstance(density, OfExcess) else model
 
 
-def _places(standing: Standing, before: Coding, coding: Coding, where: np.ndarray, dimension: int) -> np.ndarray:
+def _places(standing: Carried, before: Coding, coding: Coding, where: np.ndarray, dimension: int) -> np.ndarray:
     """Where each parameter of before stands among those of now."""
     layout, old, new = standing.target.layout, len(before.names), len(coding.names)
     rest = layout.heads * layout.intercept + layout.extras
@@ -149,7 +149,7 @@ def _places(standing: Standing, before: Coding, coding: Coding, where: np.ndarra
     return np.concatenate([*heads, layout.heads * new + np.arange(rest)])
 
 
-def _relisted(standing: Standing, arrays: Any) -> Order | None:
+def _relisted(standing: Carried, arrays: Any) -> Order | None:
     """The same rows as often as before, by what they say now."""
     if standing.order is None:
         return None

@@ -40,20 +40,33 @@ from tallbayes.workers.executors import Executor
 
 # Programs for a day's rows are compiled for so many places, and twice as many wherever that is too few.
 DAY_ROOM = 1024
+# What another centre takes: passes over all rows, and a probe.
+PASSES, PROBED = 3, 400_000
 
 
 @dataclass(frozen=True, eq=False)
 class Footing:
     """What was found by pilots and a probe about the centre, and holds until that moves; pilots with a drawn control or
-    without."""
+    without.
+
+    Of the gradients of its days, the `least`, and what was `extra`: it has bought another centre when that would have
+    been as dear.
+    """
 
     decision: Decision | None = None
     probe: Probe | None = None
     guided: bool = False
+    least: float = np.inf
+    extra: float = 0.0
+
+    def after(self, gradients: int) -> Footing:
+        """A day on, of so many gradients."""
+        least = min(self.least, gradients)
+        return replace(self, least=least, extra=self.extra + gradients - least)
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class Carried:
     """All rows so far, and what was learnt of them; `day` counts what came and went since the first fit.
 
     `start` is where a climb begins if nothing better is known. `read` are the rows that the last day has read before
@@ -100,7 +113,7 @@ class Standing:
         parts = self.target, self.table, anchor, self.read, *precision
         return Prepared(*parts, self.order.listing(), self.footing.probe)
 
-    def with_rows(self, arrays: Any) -> Standing:
+    def with_rows(self, arrays: Any) -> Carried:
         """A day on which rows came, as arrays like those that were fitted."""
         table = self._of_a_day(arrays)
         here = replace(self._next_day(), rows=self.rows.grown(arrays))
@@ -117,7 +130,7 @@ class Standing:
         order = self.order.with_rows(contents(_leaves(table)), numbers, looked.copies(found))
         return replace(here, order=order, looked=looked, read=2 * table.num_rows)
 
-    def without(self, arrays: Any) -> Standing:
+    def without(self, arrays: Any) -> Carried:
         """A day on which rows were withdrawn; refused where any of them was never there."""
         table = self._of_a_day(arrays)
         hashes = contents(_leaves(table))
@@ -137,11 +150,12 @@ class Standing:
         looked = self.looked.minus(sizes_of(self.target, table, anchor))
         return replace(here, looked=looked, read=2 * table.num_rows)
 
-    def settled(self, executor: Executor | None) -> Standing:
-        """With rows expanded anew where a pass finds the mode, if it is far from there or there is none; as it is
-        otherwise."""
+    def settled(self, executor: Executor | None) -> Carried:
+        """With rows expanded anew where a pass finds the mode, if that is far or has been paid for, or if there is no
+        centre; as it is otherwise."""
         anchor = self.anchor()
-        if anchor is not None and self.centre is not None and not self.centre.is_far(anchor):
+        paid = self.footing.extra > PASSES * self.num_rows + PROBED
+        if anchor is not None and self.centre is not None and not paid and not self.centre.is_far(anchor):
             return self
         anchor = self._found(executor) if anchor is None else moved_along(self.target, self.table, anchor, executor)
         return self._about(Expanded.of(self.target, anchor), round(anchor.passes * self.num_rows))
@@ -156,7 +170,7 @@ class Standing:
             pass
         return find_anchor(self.target, self.table, self.start, executor)
 
-    def _about(self, centre: Expanded, read: int) -> Standing:
+    def _about(self, centre: Expanded, read: int) -> Carried:
         """About another centre, with all rows looked at once more, and nothing carried over of pilots and probes."""
         here = replace(self, centre=centre, start=centre.theta, footing=Footing())
         anchor = here.anchor()
@@ -171,10 +185,10 @@ class Standing:
         hashes = contents(self.rows.leaves(0, self.num_rows))
         return Order.empty().with_rows(hashes, np.arange(self.num_rows, dtype=np.int32), copies)
 
-    def _next_day(self) -> Standing:
+    def _next_day(self) -> Carried:
         return replace(self, day=self.day + 1, read=0, told=())
 
-    def _lost(self) -> Standing:
+    def _lost(self) -> Carried:
         """Where the log posterior is not curved downwards any more, a centre is looked for anew."""
         start = self.start if self.centre is None else self.centre.theta
         return replace(self, centre=None, order=None, start=start)

@@ -24,7 +24,6 @@ from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.foresight import NECK_ORDER, WEAK_ORDER
 from tallbayes.estimator.run import Run
 from tallbayes.groups.placing import Gathered, gather, place_groups
-from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.method import identity_of
 from tallbayes.model.model import Model
 from tallbayes.model.weights import weigh
@@ -85,8 +84,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
         handed_over = found
     folder = hired.folder if asked.stored is not None else None
     prepared = method.prepare(prepared, workers, folder, not (search[0] or asked.one_of_several))
-    if known.guided and isinstance(method, Anchored):
-        prepared = method.guided(prepared, estimands, asked.seed, asked.accuracy.finest)
+    if known.guide is not None:
+        prepared = known.guide(prepared, estimands, asked.seed, asked.accuracy.finest)
     problem = method.problem(prepared, estimands, asked.seed)
     _require_affordable(asked, method.least_evaluations(problem))
     run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)

@@ -19,8 +19,8 @@ from tallbayes.estimator.rates import Contraction
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.prediction import Prediction
 from tallbayes.progress import Report
-from tallbayes.results.arriving import Arriving
 from tallbayes.results.parts import (
+    Arriving,
     Cost,
     DrawWeights,
     Factor,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Result(Arriving):
-    """What `estimate` returns; see the fields' own descriptions, or print it.
+    """What `estimate` returns; print it.
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
     levels stands for all above it. An answer by weights has no levels, but `weighing`. Of a mixed model `factors` are
@@ -144,15 +144,14 @@ class Result(Arriving):
         **unknown: object,
     ) -> Result:
         """Go on from here to another tolerance or budget, paying only the difference."""
-        asked: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
+        asked: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance, "executor": executor}
         asked |= {"absolute_tolerance": absolute_tolerance, "interval_tolerance": interval_tolerance}
         asked |= {"max_evaluations": max_evaluations, "max_levels": max_levels, "max_seconds": max_seconds}
-        asked |= {"executor": executor, "progress": progress}
+        asked["progress"] = progress
         if self.continuation is None:
-            raise TallbayesError(
-                "expected a result of this process, which still has its rows; got one loaded from a file. "
-                "Try: tb.estimate(...) again with anchor=result.anchor, which saves the set-up."
-            )
+            expected, got = "expected a result of this process, which still has its rows", "one loaded from a file"
+            hint = "tb.estimate(...) again with anchor=result.anchor, which saves the set-up"
+            raise TallbayesError(f"{expected}; got {got}. Try: {hint}.")
         return self.continuation(**{name: value for name, value in asked.items() if value is not None}, **unknown)
 
     def summary(self) -> str:
@@ -180,8 +179,7 @@ class Result(Arriving):
         return effects(self, by)
 
     def sensitivity(self) -> Sensitivity:
-        """Which answers hang on the prior: how far every mean and sd moves with the power of the prior, of its parts
-        and of the likelihood, in posterior sds, each number with its error."""
+        """How far every mean and sd moves with the power of the prior, of its parts and of the likelihood, in sds."""
         from tallbayes.results.powers.sensitivity import sensitivity
 
         return sensitivity(self)
@@ -193,7 +191,7 @@ class Result(Arriving):
         or those of `rows=` (g-computation); `by` the levels of a column, as a `ratio` of the two if asked for.
 
         Rows have the effects of their own groups, or by groups="new" those of new ones on average. Of several classes
-        there is one for each; of a model of one's own it is of what `predict`, or `response=`, says of a row."""
+        there is one each; of a model of one's own it is of what `predict`, or `response=`, says of a row."""
         from tallbayes.results.averages.answers import average_effect
 
         return average_effect(self, column, high, low, by=by, ratio=ratio, **options)
@@ -206,7 +204,7 @@ class Result(Arriving):
 
     def variance_partition(self) -> VariancePartition:
         """Of a mixed model by a formula: shares of variance of its factors (intraclass correlations) and the residual,
-        on the scale of the linear predictor, each with an interval and errors."""
+        on the scale of the linear predictor, with errors."""
         from tallbayes.results.groups.partition import variance_partition
 
         return variance_partition(self)
@@ -231,8 +229,8 @@ class Result(Arriving):
         """Leave-one-out: the expected log predictive density of a row that was not fitted, summed over the rows.
 
         Its sampling error, apart from it Monte Carlo's, brought to `tolerance` of the first, and the rows that matter.
-        With `pointwise` every row's own is kept, with `out` written to a file, in the order of the source. Of a
-        mixed model groups are left out, or, with unit="row", rows given the others of their group."""
+        With `pointwise` every row's own is kept, with `out` in a file, in the order of the source. Of a mixed model
+        groups are left out, or, with unit="row", rows given the others of their group."""
         from tallbayes.leave_one_out.loo import loo
 
         return loo(self, pointwise, out, tolerance, seed, unit)
@@ -335,8 +333,7 @@ class Result(Arriving):
         """The log marginal likelihood log p(y), to a tolerance in nats, with its interval.
 
         All constants of a family are in it, and y is in the table's own units. Of a model of one's own it is that of
-        the log prior and log likelihood as they are written. Flat priors have none.
-        """
+        the log prior and log likelihood as they are written. Flat priors have none."""
         from tallbayes.evidence.marginal import evidence
 
         return evidence(self, tolerance, seed, max_evaluations)

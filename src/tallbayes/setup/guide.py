@@ -45,8 +45,12 @@ class Guide:
         return cls(points, (there + opposite) / 2, (there - opposite) / 2, rows_read)
 
     def plus(self, other: Guide) -> Guide:
-        parts = ((self.points, other.points), (self.even, other.even), (self.odd, other.odd))
-        return Guide(*(np.concatenate(each) for each in parts), self.rows_read + other.rows_read)
+        return Guide(
+            np.concatenate([self.points, other.points]),
+            np.concatenate([self.even, other.even]),
+            np.concatenate([self.odd, other.odd]),
+            self.rows_read + other.rows_read,
+        )
 
     @property
     def is_finite(self) -> bool:

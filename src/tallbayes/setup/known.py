@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,9 +39,9 @@ class Known:
     laplace: GaussianLevel | None = None
     evaluations: int = 0
     seconds: float = 0.0
-    # Of a day among others: how paths ran on the day before.
+    # Of a day among others: how paths ran on the day before, and how the means of a control are drawn.
     decision: Decision | None = None
-    guided: bool = False
+    guide: Callable[..., Prepared] | None = None
 
     def saw(self, here: Expansion, rows: int) -> None:
         """Keep a point of the climb if it is better than the one before: of more rows, or higher."""
