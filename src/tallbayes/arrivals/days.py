@@ -31,7 +31,7 @@ from tallbayes.programs.later import jax
 from tallbayes.progress import Report, reporter, teller
 from tallbayes.results.result import Result
 from tallbayes.setup.known import Known
-from tallbayes.setup.preparation import bind_rows, place
+from tallbayes.setup.preparation import Prepared, bind_rows, place
 from tallbayes.watch import OutOfTime, Watch, begin, watching
 from tallbayes.workers.executors import default_executor
 
@@ -41,6 +41,18 @@ FEW_ROWS = 2**12
 # a batch of one row leaves is about a third of (sum s)^2, and a control leaves its square.
 LEFT, PAIRED, FEWEST, MOST = 0.3, 0.1, 4, 64
 UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
+
+
+class AstrayError(Exception):
+    """Rows are expanded so far away that the means of a control take too many pairs: found by so many rows read."""
+
+    def __init__(self, read: int) -> None:
+        super().__init__(read)
+        self.read = read
+
+
+# Another centre is due, whatever days have paid.
+LEFT_BEHIND = Footing(extra=np.inf)
 
 
 def begun(question: Question, result: Result) -> Carried:
@@ -82,9 +94,13 @@ def answered(standing: Carried, changes: Changes) -> Result:
             return _afresh(standing, asked, why, report)
         if asked.weighted is not None and standing.centre is None and standing.num_rows <= FEW_ROWS:
             return _afresh(standing, asked, "", report)
+        asked = replace(asked, weighted=None)
         standing = _settled(standing, asked)
-        asked, guided = _of_a_day(standing, asked)
-        return _from_sums(standing, replace(asked, weighted=None), guided, watch, report)
+        try:
+            return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
+        except AstrayError as found:
+            standing = _settled(replace(standing, read=found.read, footing=LEFT_BEHIND), asked)
+            return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
 
 
 def _of_a_day(standing: Carried, asked: Question) -> tuple[Question, bool]:
@@ -143,7 +159,8 @@ def _from_sums(standing: Carried, asked: Question, guided: bool, watch: Watch, r
     known.placed, known.search = standing.placed(), standing.search
     if prepared is not None:
         known.prepared, known.centred = prepared, True
-        known.guide = asked.method.guided if guided and isinstance(asked.method, Anchored) else None
+        if guided and isinstance(asked.method, Anchored):
+            known.guide = partial(_guided, asked.method, standing)
         known.decision = _still(standing.footing, asked, guided)
     known.seconds = time.monotonic() - watch.started
     found = answer(asked, known, report)
@@ -158,6 +175,14 @@ def _from_sums(standing: Carried, asked: Question, guided: bool, watch: Watch, r
     footing = replace(footing, decision=decision, probe=_probe_of(known, found), guided=guided)
     question = replace(asked, method=standing.question.method, **_rows_of(standing))
     return _with(replace(standing, footing=footing), noted(question, found), standing.told)
+
+
+def _guided(method: Anchored, standing: Carried, prepared: Prepared, *parts: Any) -> Prepared:
+    """With a control whose means are drawn; none about a centre of today, if they cannot be."""
+    found = method.guided(prepared, *parts)
+    if found.guide is None and np.isfinite(standing.footing.least):
+        raise AstrayError(found.setup_evaluations)
+    return found
 
 
 def _still(footing: Footing, asked: Question, guided: bool) -> Decision | None:

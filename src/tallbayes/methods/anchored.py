@@ -157,11 +157,9 @@ class Anchored:
         if not problem.plan.slabs:
             return prepared
         begin("control")
-        found = aside(_guide_of, problem.with_choice(problem.ladder, GUIDE_ROWS), anchor, tolerance)
-        if found is None:
-            return prepared
-        spent = prepared.setup_evaluations + found.rows_read
-        return replace(prepared, anchor=found.known_by(anchor), guide=found, setup_evaluations=spent)
+        found, enough = aside(_guide_of, problem.with_choice(problem.ladder, GUIDE_ROWS), anchor, tolerance)
+        prepared = replace(prepared, setup_evaluations=prepared.setup_evaluations + found.rows_read)
+        return replace(prepared, anchor=found.known_by(anchor), guide=found) if enough else prepared
 
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         table, anchor = prepared.table, prepared.anchor
@@ -229,21 +227,25 @@ def with_gaussian(run: Run, prepared: Prepared, notes: Notes) -> None:
         run.tails = aside(tails_of, target, estimands, anchor, units, prepared.probe)
 
 
-def _guide_of(problem: Problem, anchor: Anchor, tolerance: float) -> Guide | None:
-    """Pairs until the means of the control are known to a part of the tolerance; None where that takes too many."""
-    found, blocks = None, 0
-    while True:
-        wanted = FIRST_PAIRS if found is None else 2 * len(found.points)
-        parts = [problem.remainders(block) for block in range(blocks, wanted // BLOCK_PATHS)]
-        more = Guide.of(np.concatenate(parts), GUIDE_ROWS * BLOCK_PATHS * len(parts))
-        found, blocks = more if found is None else found.plus(more), wanted // BLOCK_PATHS
-        if not found.is_finite:
-            return None
+def _guide_of(problem: Problem, anchor: Anchor, tolerance: float) -> tuple[Guide, bool]:
+    """Pairs until the means of the control are known to a part of the tolerance, and whether they are: or else that
+    takes too many."""
+
+    def drawn(first: int, stop: int) -> Guide:
+        blocks = range(first // BLOCK_PATHS, stop // BLOCK_PATHS)
+        parts = np.concatenate([problem.remainders(block) for block in blocks])
+        return Guide.of(parts, GUIDE_ROWS * len(parts))
+
+    found = drawn(0, FIRST_PAIRS)
+    while found.is_finite:
         worst = max(float(each.max()) for each in found.errors(anchor))
         if worst**2 <= GUIDE_SHARE * tolerance**2 / 2:
-            return found
-        if len(found.points) >= MOST_PAIRS:
-            return None
+            return found, True
+        count = len(found.points)
+        if count >= MOST_PAIRS:
+            break
+        found = found.plus(drawn(count, 2 * count))
+    return found, False
 
 
 def reads_slabs(gradient: GradientEstimator) -> bool:

@@ -62,8 +62,7 @@ class Result(Arriving):
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
     levels stands for all above it. An answer by weights has no levels, but `weighing`. Of a mixed model `factors` are
-    those of its groups, the one that is integrated out first: wherever costs are counted, a row is then a group of it.
-    """
+    those of its groups, the one that is integrated out first: where costs are counted, a row is then a group of it."""
 
     estimates: dict[str, Estimate]
     status: Status
