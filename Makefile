@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk \
+.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk bench-arrivals \
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -36,6 +36,7 @@ help:
 	@echo "make bench-profile     where the time of a level goes (1 minute)"
 	@echo "make bench-far         where the time goes where the Gaussian is a poor control (1 minute)"
 	@echo "make bench-draws       draws beside long references, R-hat and ESS, and 10,000 of them at 1,000,000 rows (20 minutes)"
+	@echo "make bench-arrivals    the flights of a year day by day, and 10^7 rows in a hundred segments (an hour)"
 	@echo "make bench-cost        cost against the number of rows, 10^3 to 10^7 (resumable)"
 	@echo "make bench-balanced    the balanced anchor and its control beside the ladder about the mode (resumable, 20 minutes)"
 	@echo "make bench-kinetic     kinetic steps beside exponential ones, near a Gaussian and far from one (resumable, 30 minutes)"
@@ -143,6 +144,9 @@ bench-profile: $(BENCH_STAMP)
 
 bench-far: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/far_from_gaussian.py
+
+bench-arrivals: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/arrivals.py
 
 bench-draws: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/draws.py

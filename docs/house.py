@@ -18,7 +18,7 @@ PICTURE = Path(__file__).parent / "pictures" / "house.svg"
 ORDER = (
     "programs", "gaussian", "model", "rows", "workers", "estimator", "anchor", "weighing", "shrinkage", "sampler",
     "records", "setup", "groups", "methods", "posterior", "results", "evidence", "leave_one_out", "views", "estimation",
-    "formula", "doors",
+    "formula", "arrivals", "doors",
     "commands", "baselines", "experiments",
 )  # fmt: skip
 WITHOUT_JAX = "estimator"

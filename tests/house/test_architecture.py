@@ -46,6 +46,7 @@ PACKAGES = [
     "views",
     "estimation",
     "formula",
+    "arrivals",
     "doors",
     "commands",
     "baselines",

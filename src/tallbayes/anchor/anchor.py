@@ -42,8 +42,9 @@ class Anchor:
     Gaussian that is right on average, `precision` its own, and `hessian` minus that of the log posterior there; where
     no climb reached a mode, `has_mode` is false. Where they are known exactly, `mean_gradient` and `mean_hessian` are
     gradient and minus Hessian of the log posterior on average over the Gaussian; Laplace's own, from which it was
-    moved, stays beside it. `reason` says why this one was taken. `derived` is what was computed from these where that
-    is known.
+    moved, stays beside it. Where rows are expanded about another point, a `step` leads from there to `mode`: value,
+    gradient and Hessian of the log likelihood are then what that expansion says of it (`arrivals`). `reason` says why
+    this one was taken. `derived` is what was computed from these where that is known.
     """
 
     mode: Floats
@@ -61,6 +62,7 @@ class Anchor:
     laplace_mode: Floats | None = None
     laplace_precision: Floats | None = None
     reason: str = ""
+    step: Floats | None = None
     derived: Derived | None = field(default=None, repr=False, metadata={"kept": False})
 
     def __repr__(self) -> str:

@@ -80,21 +80,21 @@ def _list_by_size(
     bound, shape = Bound(target, table), _shape_of(anchor)
     if folder is None:
         found = list(_over_chunks(executor, sizes, bound, shape))
-        mean = _worthwhile(table, [_sums(part) for part in found])
+        mean = mean_size(table.num_rows, [sums_of_sizes(part) for part in found])
         if isinstance(anchor.precision, Arrowhead):
             return _spread_out(_parts(iter(found), np.inf if mean is None else mean), target.layout, table)
         return None if mean is None else _shuffled(_parts(iter(found), mean))
-    mean = _worthwhile(table, _over_chunks(executor, size_sums, bound, shape))
+    mean = mean_size(table.num_rows, _over_chunks(executor, size_sums, bound, shape))
     if mean is None:
         return None
     return mapped_listing(write_table(folder / "listing", _parts(_over_chunks(executor, sizes, bound, shape), mean)))
 
 
-def _worthwhile(table: Table, sums: Iterable[tuple[float, float, float]]) -> float | None:
+def mean_size(num_rows: int, sums: Iterable[tuple[float, float, float]]) -> float | None:
     """The mean size of a row; None where the sizes are too even for a list to be worth it."""
     total, square, fourth = (sum(each) for each in zip(*sums, strict=True))
-    uneven = table.num_rows * square >= WORTHWHILE * total**2 or table.num_rows * fourth >= HEAVIEST * square**2
-    return total / table.num_rows if total > NOTHING and uneven else None
+    uneven = num_rows * square >= WORTHWHILE * total**2 or num_rows * fourth >= HEAVIEST * square**2
+    return total / num_rows if total > NOTHING and uneven else None
 
 
 def _shuffled(parts: Iterator[dict[str, np.ndarray]]) -> Listing:
@@ -139,10 +139,11 @@ def size_sums(
     bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop: int
 ) -> tuple[float, float, float]:
     """sum s, sum s^2 and sum s^4 of rows start..stop-1."""
-    return _sums(sizes(bound, mode, whitening, start, stop))
+    return sums_of_sizes(sizes(bound, mode, whitening, start, stop))
 
 
-def _sums(size: Floats) -> tuple[float, float, float]:
+def sums_of_sizes(size: Floats) -> tuple[float, float, float]:
+    """sum s, sum s^2 and sum s^4."""
     return float(size.sum()), float(np.sum(size**2)), float(np.sum(size**4))
 
 

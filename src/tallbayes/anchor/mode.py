@@ -116,6 +116,16 @@ def settle(target: Target, table: Table, anchor: Anchor, executor: Executor | No
     return anchor_at(here, anchor.passes + survey.passes, table.num_rows)
 
 
+def expanded_there(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Anchor:
+    """The same Gaussian with value and derivatives of the log posterior where it is, by a pass, where an anchor has
+    those of an expansion about another point."""
+    if anchor.step is None:
+        return anchor
+    here = anchor_at(Survey(target, table, executor)(anchor.mode), 1.0, table.num_rows)
+    here = replace(here, precision=anchor.precision, hessian=here.precision)
+    return replace(here, reason=anchor.reason, has_mode=anchor.has_mode)
+
+
 def off_mode(anchor: Anchor) -> float:
     """Newton's decrement: how many posterior sds an anchor is from its mode."""
     return float(np.linalg.norm(anchor.whitener.pull_back(anchor.gradient)))

@@ -100,15 +100,16 @@ def estimate(
     accuracy, rows = Accuracy(*given, interval_tolerance), (model, data, weights)
     question = Question(*rows, quantities, accuracy, method, seed, anchor, executor, budget, keep_posterior, ledger)
     require_shrinkable(question, method_given=given_method)
-    answer = _answer(replace(question, weighted=weighted), Known(), progress)
+    question = replace(question, weighted=weighted)
+    found = noted(question, answer(question, Known(), progress))
     if question.stored is not None:
         # Of rows that were withdrawn meanwhile it would be an answer to no question.
         question.stored.require_same_rows()
-    return _noted(model.notes, answer) if model.notes else answer
+    return found
 
 
-def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Result:
-    """The result, whatever time there is: of the paths, or of what is known before there are any."""
+def answer(asked: Question, known: Known, progress: bool | Report | None) -> Result:
+    """The result from where `known` stands on, whatever time there is: of paths, or of what is known before any."""
     with reporter(progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
         handed_over = HandedOver()
         try:
@@ -144,20 +145,22 @@ def _answer(asked: Question, known: Known, progress: bool | Report | None) -> Re
 
 def answer_otherwise(asked: Question, handed_over: HandedOver) -> Result:
     """By the other method, with a word of why."""
-    return _told(_answer(replace(asked, weighted=None), Known(), False), handed_over)
+    return _told(answer(replace(asked, weighted=None), Known(), False), handed_over)
 
 
-def _noted(notes: tuple[str, ...], result: Result) -> Result:
-    """The result with what is to be told of the model, and so every extension of it."""
+def noted(question: Question, result: Result) -> Result:
+    """The result with its question and what is to be told of the model, and so every extension of it."""
 
     def further(continuation: Callable[..., Result], **changes: Any) -> Result:
-        return _noted(notes, continuation(**changes))
+        return noted(read_changes(question, **changes).applied(question), continuation(**changes))
 
+    notes = question.model.notes
     continuation = None if result.continuation is None else partial(further, result.continuation)
     modes = tuple(
-        each if each.result is None else replace(each, result=_noted(notes, each.result)) for each in result.modes
+        each if each.result is None else replace(each, result=noted(question, each.result)) for each in result.modes
     )
-    return replace(result, notes=(*notes, *result.notes), modes=modes, continuation=continuation)
+    own: dict[str, Any] = {"notes": (*notes, *result.notes), "question": question}
+    return replace(result, modes=modes, continuation=continuation, **own)
 
 
 def _told(result: Result, handed_over: HandedOver) -> Result:
@@ -171,7 +174,7 @@ def _elsewhere(asked: Question, *, anchor: Anchor, ledger: Path | None, **left: 
     """The same question about another anchor, with what is left of the budget."""
     budget = replace(asked.budget, **left)
     elsewhere = replace(asked, anchor=anchor, ledger=ledger, budget=budget, one_of_several=True, weighted=None)
-    return _answer(elsewhere, Known(), False)
+    return answer(elsewhere, Known(), False)
 
 
 def _outlined(asked: Question, known: Known, status: Status, watch: Watch) -> Result:
@@ -204,4 +207,4 @@ def _bind_head(asked: Question, known: Known) -> None:
 def _again(asked: Question, known: Known, **changes: Any) -> Result:
     """Go on from what is known, with another tolerance or budget."""
     changed = read_changes(asked, **changes)
-    return _answer(changed.applied(asked), copy_of(known), changed.progress)
+    return answer(changed.applied(asked), copy_of(known), changed.progress)

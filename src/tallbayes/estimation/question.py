@@ -108,6 +108,10 @@ class Changes:
         kind, size = self.tolerance or (accuracy.kind, accuracy.size)
         return Accuracy(kind, size, accuracy.interval if self.interval is None else self.interval)
 
+    def kept(self, question: Question) -> Question:
+        """With its tolerances; budgets and executors are for once."""
+        return replace(question, accuracy=self.of(question.accuracy))
+
     def applied(self, question: Question) -> Question:
         accuracy = self.of(question.accuracy)
         return replace(question, budget=self.budget, executor=self.executor, accuracy=accuracy)

@@ -19,7 +19,7 @@ from tallbayes.estimation.interval_ends import refine_ends
 from tallbayes.estimation.question import FINE_SHARE, Question
 from tallbayes.estimation.weighed import HandedOver
 from tallbayes.estimation.weighed_rows import MOST_ROWS, about_moments, applies, weigh_rows
-from tallbayes.estimator.decisions import Unrecorded
+from tallbayes.estimator.decisions import Followed, Unrecorded
 from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.estimator.foresight import NECK_ORDER
 from tallbayes.estimator.run import Run
@@ -63,7 +63,7 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     hired = stack.enter_context(hire(asked.executor, known.placed.table))
     placed = replace(known.placed, table=hired.table)
     book, workers = _workers(asked, placed, hired, stack)
-    if not hired.elsewhere:
+    if not hired.elsewhere and known.prepared is None:
         _compile_ahead(asked, stack, placed)
     wish = Wish.of(method.anchor, asked.accuracy.kind, asked.accuracy.size) if method.anchored else None
     prepared, search = recalled(book, placed, partial(set_up, known, placed, asked.anchor, wish, workers))
@@ -84,6 +84,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
         handed_over = found
     folder = hired.folder if asked.stored is not None else None
     prepared = method.prepare(prepared, workers, folder, not (search[0] or asked.one_of_several))
+    if known.guide is not None:
+        prepared = known.guide(prepared, estimands, asked.seed, asked.accuracy.finest)
     problem = method.problem(prepared, estimands, asked.seed)
     _require_affordable(asked, method.least_evaluations(problem))
     run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)
@@ -93,6 +95,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
         prepared.integral_error if prepared.integral_error <= FINE_SHARE * asked.accuracy.finest else 0.0
     )
     run.weak_order = None if prepared.anchor.has_mode else NECK_ORDER
+    if known.decision is not None:
+        run.decisions = Followed((known.decision,))
     if book is not None:
         run.decisions = Kept(book, asked.seed, _goal_on_record(asked))
     finished = method.solve(run, prepared, known)
@@ -111,7 +115,7 @@ def _placed(asked: Question, known: Known, watch: Watch, stack: ExitStack) -> Pl
         if asked.model.groups is not None:
             gathered = aside(gather, asked.model, asked.data, asked.weights)
         else:
-            model, arrays = aside(_check_rows, asked.model, asked.data, asked.weights)
+            model, arrays = aside(check_rows, asked.model, asked.data, asked.weights)
     finally:
         watch.end = end
     if asked.model.groups is not None:
@@ -141,7 +145,7 @@ def _placed_groups(asked: Question, known: Known, gathered: Gathered, stack: Exi
     return aside(place_groups, gathered, *how, default_executor(), meanwhile)
 
 
-def _check_rows(model: Model, data: Any, weights: Any) -> tuple[Model, Any]:
+def check_rows(model: Model, data: Any, weights: Any) -> tuple[Model, Any]:
     """The model as it sees the rows, and the rows."""
     if isinstance(data, Stored):
         return check_stored(model, data, weights)

@@ -109,8 +109,10 @@ def _decide(run: Run) -> tuple[Status | None, list[int]]:
     if run.laplace is not None and np.any(excess := _excess(now) > 1):
         if np.any(excess & heavy_draws(run)):
             return Status.heavy_tails, []
-        run.laplace = aside(run.laplace.extended, GROWTH * run.laplace.draws)
-        return None, whole_blocks(run, run.samples)
+        before = run.laplace
+        run.laplace = aside(before.extended, GROWTH * before.draws)
+        if run.laplace is not before:
+            return None, whole_blocks(run, run.samples)
     tell(run, now)
     share = now.tolerance / np.sqrt(2)
     demand = optimal_samples(now.variance, run.costs, np.sqrt(share**2 - now.summary.laplace_error))

@@ -54,6 +54,16 @@ class Unrecorded:
 
 
 @dataclass(frozen=True)
+class Followed:
+    """Begun with what another run has settled, about rows much like these; what comes after is decided anew."""
+
+    settled: tuple[Decision, ...]
+
+    def settle(self, find: Callable[[], Decision]) -> Decision:
+        return find()
+
+
+@dataclass(frozen=True)
 class Trial:
     """A first step and a batch size that were tried: the price predicted for the whole run, infinite where steps
     were strained, and the row gradients the trial took; the window in units of dT; what a control left of the variance

@@ -51,6 +51,7 @@ class Stream(IntEnum):
     EVIDENCE_PILOT = 17
     LEFT_OUT = 21
     SHRINKAGE = 22
+    REMAINDERS = 23
 
 
 def paths_of_blocks(level: int, work: float) -> int:

@@ -57,7 +57,7 @@ def build_design(formula: str, table: Any, **options: Any) -> Design:
 
 
 def _in_memory(request: Request, parsed: Parsed, source: Source) -> Design:
-    rows, total = _complete_rows(request, parsed, source)
+    rows, total = complete_rows(request, parsed, source)
     outcome, offset, weights = read_part(request, parsed, rows)
     right = right_of(parsed, rows)
     coding = learn_both(parsed, right, request.indexes)
@@ -77,7 +77,7 @@ def _in_memory(request: Request, parsed: Parsed, source: Source) -> Design:
     return Design(arrays, weights, total - len(y), replace(encoding, groups=known), notes, groups)
 
 
-def _complete_rows(request: Request, parsed: Parsed, source: Source) -> tuple[Any, int]:
+def complete_rows(request: Request, parsed: Parsed, source: Source) -> tuple[Any, int]:
     """All columns that are used, without the rows that miss a value; and how many rows there were."""
     named = [name for name in request.beside.values() if isinstance(name, str)]
     rows = source.read([*parsed.columns, *named])

@@ -112,9 +112,10 @@ def read_part(
     rows: Any,
     states: Mapping[str, Any] | None = None,
     levels: np.ndarray | None = None,
+    classes: tuple[Any, ...] | None = None,
 ) -> tuple[Outcome, np.ndarray | None, np.ndarray | None]:
     """Response, offset and weights of rows; of some of all rows with what is known of these, as in `read_outcome`."""
-    outcome = read_outcome(parsed, rows, request.response, states, levels)
+    outcome = read_outcome(parsed, rows, request.response, states, levels, classes)
     offset = _numbers("offset", request.offset, rows)
     if parsed.offset:
         offset = offset_of(parsed.offset, parsed.offset_columns, rows) + (0.0 if offset is None else offset)

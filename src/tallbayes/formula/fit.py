@@ -21,9 +21,11 @@ from tallbayes.estimation.outline import blank
 from tallbayes.estimator.estimands import KINDS, check_tolerances
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import budget_within
+from tallbayes.formula.again.arriving import FormulaDoor
 from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
+from tallbayes.formula.encoding import Encoding
 from tallbayes.formula.groups.fit import GroupQuestion, fit_groups
 from tallbayes.formula.priors.stated import StatedPriors, family_priors, read_priors
 from tallbayes.formula.priors.words import design_notes, prior_note, usual_laws
@@ -140,7 +142,27 @@ def fit(
     notes = (*_family_notes(family), *_second_notes(design), said, *design_notes(design, stated))
     column = None if offset is None else offset if isinstance(offset, str) else ""
     kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
-    return _described(notes, replace(design.encoding, offset=column).to_plain(), kept, result)
+    encoding = replace(design.encoding, offset=column)
+    given = known, make, prior_scale, intercept_scale, chosen, priors, group_scale
+    return described(FormulaDoor(encoding, known.name, notes, kept, partial(_remade, *given)), result)
+
+
+def _remade(
+    family: Family,
+    make: Callable[..., Model],
+    prior_scale: Any,
+    intercept_scale: float,
+    chosen: dict[str, Any],
+    priors: Any,
+    group_scale: Any,
+    encoding: Encoding,
+    rows: Any,
+) -> Model:
+    """The family's model for rows that were encoded otherwise."""
+    design = Design(rows, None, 0, encoding, ())
+    stated = read_priors(priors, design, unknown_extras(family, chosen))
+    scales = coefficient_scales(prior_scale, design.names)
+    return make_model(family, make, design, scales, intercept_scale, chosen, stated, group_scale)
 
 
 def one_table(data: Any, table: Any) -> Any:
@@ -256,21 +278,18 @@ def _require_slopes(design: Design) -> None:
         raise InputError(explain("a term beside the cut points", "none", hint))
 
 
-def _described(notes: tuple[str, ...], encoding: Any, table: FitTable, result: Result) -> Result:
+def described(door: FormulaDoor, result: Result) -> Result:
     """The result with what the formula door has to say, and so every extension of it."""
-    further = None if result.continuation is None else partial(_continue, notes, encoding, table, result.continuation)
+
+    def further(continuation: Callable[..., Result], **changes: Any) -> Result:
+        return described(door, continuation(**changes))
+
+    continuation = None if result.continuation is None else partial(further, result.continuation)
     modes = tuple(
-        each if each.result is None else replace(each, result=_described(notes, encoding, table, each.result))
-        for each in result.modes
+        each if each.result is None else replace(each, result=described(door, each.result)) for each in result.modes
     )
-    own: dict[str, Any] = {"encoding": encoding, "modes": modes, "continuation": further, "fit_table": table}
-    return replace(result, notes=(*notes, *result.notes), **own)
-
-
-def _continue(
-    notes: tuple[str, ...], encoding: Any, table: FitTable, continuation: Callable[..., Result], **changes: Any
-) -> Result:
-    return _described(notes, encoding, table, continuation(**changes))
+    own: dict[str, Any] = {"encoding": door.encoding.to_plain(), "fit_table": door.table, "door": door}
+    return replace(result, notes=(*door.notes, *result.notes), modes=modes, continuation=continuation, **own)
 
 
 def _by_column(error: PosteriorError, names: tuple[str, ...]) -> PosteriorError:

@@ -19,6 +19,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.balance import ascend_by_quadrature
 from tallbayes.anchor.expansion import Expansion, expand
 from tallbayes.anchor.importance import in_float64
+from tallbayes.anchor.mode import expanded_there
 from tallbayes.anchor.recentring import anchor_on_average
 from tallbayes.anchor.screening import log_densities
 from tallbayes.anchor.sums import can_average, density_terms
@@ -41,6 +42,7 @@ MOST_BALANCED_ROWS = 2**17
 
 def balanced(target: Target, table: Table, anchor: Anchor) -> Anchor:
     """The Gaussian that is right on average, where the anchor is the mode's and that is worth a few passes."""
+    anchor = expanded_there(target, table, anchor)
     if anchor.recentred or table.num_rows > MOST_BALANCED_ROWS or not can_average(target):
         return anchor
     if isinstance(anchor.precision, Arrowhead) or anchor.is_diagonal:

@@ -35,6 +35,7 @@ from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
 from tallbayes.setup.balancing import BALANCED, MODE, Wish, likely_controlled
+from tallbayes.setup.guide import Guide, guided_level
 from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
 from tallbayes.setup.quantities import touched_by
 from tallbayes.setup.tail_variances import tails_of
@@ -42,6 +43,8 @@ from tallbayes.watch import aside, begin
 from tallbayes.workers.executors import Executor
 
 MOST_WINDOW = 256
+# Pairs of a guide: rows of each, the first and the most of them, and the share of the variance that a tolerance allows.
+GUIDE_ROWS, FIRST_PAIRS, MOST_PAIRS, GUIDE_SHARE = 4, 2**10, 2**13, 0.3
 
 
 @dataclass(frozen=True)
@@ -136,14 +139,28 @@ class Anchored:
             Context().run(executor.submit, task)
 
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:
-        """Rows that matter more listed, and the tails probed; what a probe saw of another mode would be no tail."""
-        if reads_slabs(self._gradient(False)):
+        """Rows that matter more listed, and the tails probed, where that is not done; what a probe saw of another mode
+        would be no tail."""
+        if prepared.listing is None and reads_slabs(self._gradient(False)):
             begin("rows that matter")
             prepared = aside(with_listing, prepared, executor, folder)
-        if one_mode:
+        if one_mode and prepared.probe is None:
             begin("tails")
             prepared = aside(with_probe, prepared)
         return prepared
+
+    def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:
+        """With a control whose means are estimated, where they are not known and can be well enough."""
+        anchor, dense = prepared.anchor, prepared.anchor.likelihood_hessian is not None
+        if not (dense and not anchor.knows_averages and follows(self.dynamics) and self.control is not False):
+            return prepared
+        problem = self.problem(prepared, estimands, seed)
+        if not problem.plan.slabs:
+            return prepared
+        begin("control")
+        found, enough = aside(_guide_of, problem.with_choice(problem.ladder, GUIDE_ROWS), anchor, tolerance)
+        prepared = replace(prepared, setup_evaluations=prepared.setup_evaluations + found.rows_read)
+        return replace(prepared, anchor=found.known_by(anchor), guide=found) if enough else prepared
 
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         table, anchor = prepared.table, prepared.anchor
@@ -203,10 +220,33 @@ def with_gaussian(run: Run, prepared: Prepared, notes: Notes) -> None:
     begin("Gaussian level")
     target, anchor, units, estimands = prepared.target, prepared.anchor, prepared.table.units, run.estimands
     level = aside(laplace_level, target, estimands.observables, anchor, estimands.jump, run.problem.seed, units)
+    if prepared.guide is not None:
+        level = aside(guided_level, level, prepared.guide, target, estimands, anchor, units)
     notes.laplace = run.laplace = level
     run.touched = partial(touched_by, target, estimands, anchor.mode, units)
     if prepared.probe is not None:
         run.tails = aside(tails_of, target, estimands, anchor, units, prepared.probe)
+
+
+def _guide_of(problem: Problem, anchor: Anchor, tolerance: float) -> tuple[Guide, bool]:
+    """Pairs until the means of the control are known to a part of the tolerance, and whether they are: or else that
+    takes too many."""
+
+    def drawn(first: int, stop: int) -> Guide:
+        blocks = range(first // BLOCK_PATHS, stop // BLOCK_PATHS)
+        parts = np.concatenate([problem.remainders(block) for block in blocks])
+        return Guide.of(parts, GUIDE_ROWS * len(parts))
+
+    found = drawn(0, FIRST_PAIRS)
+    while found.is_finite:
+        worst = max(float(each.max()) for each in found.errors(anchor))
+        if worst**2 <= GUIDE_SHARE * tolerance**2 / 2:
+            return found, True
+        count = len(found.points)
+        if count >= MOST_PAIRS:
+            break
+        found = found.plus(drawn(count, 2 * count))
+    return found, False
 
 
 def reads_slabs(gradient: GradientEstimator) -> bool:

@@ -1,4 +1,5 @@
-"""Parts of a result: what every level did, what it cost, which regression it is of, its groups and its other modes."""
+"""Parts of a result: what every level did, what it cost, which regression it is of, its groups and its other modes; and
+what it can do about its rows."""
 
 from __future__ import annotations
 
@@ -191,3 +192,44 @@ class Factor:
             off = f", whose error is about {self.integral_error:.1g} posterior sd" if self.integral_error else ""
             how = f"integrated out by {self.nodes} node{'s' * (self.nodes != 1)}{off}"
         return f'groups: {self.groups:,} by {self.by} ({each}), effects {how}; result.effects("{self.by}") has them'
+
+
+class Arriving:
+    """What a `Result` can do about its rows."""
+
+    __slots__ = ()
+
+    def update(
+        self,
+        rows: Any,
+        *,
+        weights: Any = None,
+        offset: Any = None,
+        missing: str = "error",
+        new_levels: str = "refuse",
+        **options: Any,
+    ) -> Result:
+        """The result for all rows so far and these, at a cost that does not know how many there are.
+
+        `rows` are what the fit was given: a path, a frame or a dict of columns for a formula, arrays for a model or a
+        family; so are `weights` and `offset`, which a fit that named columns for them finds by itself. Columns
+        are standardised as they were, and a category that was not there before is refused, or with new_levels="add" has
+        a coefficient with its prior. Options are those of `extend`: a tolerance (the one so far if none), budgets, an
+        executor.
+
+        The first update places the rows of the fit anew and goes over them; a later one reads the new ones, and some
+        thousand of all. This result stays what it is."""
+        from tallbayes.arrivals.doors import GivenRows, updated
+
+        return updated(self, GivenRows(rows, weights, offset, missing, new_levels), **options)  # type: ignore[arg-type]
+
+    def without(
+        self, rows: Any, *, weights: Any = None, offset: Any = None, missing: str = "error", **options: Any
+    ) -> Result:
+        """The result for all rows so far but these, each withdrawn once; refused where any of them was never there.
+
+        Rows are told by what they say, to the last digit that the fit has of them. What was learnt of them is in no
+        later result."""
+        from tallbayes.arrivals.doors import GivenRows, withdrawn
+
+        return withdrawn(self, GivenRows(rows, weights, offset, missing), **options)  # type: ignore[arg-type]

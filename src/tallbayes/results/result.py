@@ -17,6 +17,7 @@ from tallbayes.estimator.rates import Contraction
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.progress import Report
 from tallbayes.results.parts import (
+    Arriving,
     Cost,
     DrawWeights,
     Factor,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Result(ParameterQuestions, RowQuestions, FitQuestions, Showing):
+class Result(ParameterQuestions, RowQuestions, FitQuestions, Arriving, Showing):
     """What `estimate` returns; see the fields' own descriptions, or print it.
 
     With several modes the numbers are of the heaviest, and `modes` are the others. With a random tail the last of the
@@ -85,6 +86,9 @@ class Result(ParameterQuestions, RowQuestions, FitQuestions, Showing):
     path_source: Callable[[], Problem] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
     fit_table: FitTable | None = field(default=None, repr=False)
+    question: Any = field(default=None, repr=False)
+    door: Any = field(default=None, repr=False)
+    standing: Any = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]
@@ -141,15 +145,14 @@ class Result(ParameterQuestions, RowQuestions, FitQuestions, Showing):
         >>> finer.converged, finer.settings["tolerance"]
         (True, 0.05)
         """
-        asked: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance}
+        asked: dict[str, Any] = {"tolerance": tolerance, "relative_tolerance": relative_tolerance, "executor": executor}
         asked |= {"absolute_tolerance": absolute_tolerance, "interval_tolerance": interval_tolerance}
         asked |= {"max_evaluations": max_evaluations, "max_levels": max_levels, "max_seconds": max_seconds}
-        asked |= {"executor": executor, "progress": progress}
+        asked["progress"] = progress
         if self.continuation is None:
-            raise TallbayesError(
-                "expected a result of this process, which still has its rows; got one loaded from a file. "
-                "Try: tb.estimate(...) again with anchor=result.anchor, which saves the set-up."
-            )
+            expected, got = "expected a result of this process, which still has its rows", "one loaded from a file"
+            hint = "tb.estimate(...) again with anchor=result.anchor, which saves the set-up"
+            raise TallbayesError(f"{expected}; got {got}. Try: {hint}.")
         return self.continuation(**{name: value for name, value in asked.items() if value is not None}, **unknown)
 
     def __repr__(self) -> str:

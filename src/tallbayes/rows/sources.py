@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,33 @@ class Source:
                 raise DataError(explain(f"one column {name!r}", got, "rename one of them"))
 
 
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Tables one after the other, as they came, each of anything that `open_source` opens."""
+
+    parts: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, first: Any, second: Any) -> Joined:
+        before = first.parts if isinstance(first, Joined) else (first,)
+        return cls((*before, second))
+
+    def opened(self) -> Source:
+        """A source of all rows, with the columns of the first."""
+        arrow, sources = require("pyarrow"), [open_source(part) for part in self.parts]
+
+        def load(wanted: list[str]) -> Any:
+            return arrow.concat_tables([each.load(wanted) for each in sources], promote_options="permissive")
+
+        def stream(wanted: list[str]) -> Iterator[Any]:
+            return (batch for each in sources for batch in each.stream(wanted))
+
+        def cut(wanted: list[str]) -> Iterator[Any]:
+            return (piece for each in sources for piece in each.cut(wanted))
+
+        return replace(sources[0], load=load, stream=stream, cut=cut, stored=None)
+
+
 def no_such_column(name: str, names: Sequence[str], where: str) -> DataError:
     few = f"the columns are {', '.join(names)}" if len(names) <= MANY_COLUMNS else "check the spelling"
     return DataError(explain(f"a column {name!r}", f"no such column in {where}", suggestion(name, names, few)))
@@ -108,6 +135,8 @@ def open_source(source: Any) -> Source:
     """
     if isinstance(source, Source):
         return source
+    if isinstance(source, Joined):
+        return source.opened()
     arrow = require("pyarrow")
     if isinstance(source, str | os.PathLike):
         is_table = (Path(source) / HEADER).is_file()

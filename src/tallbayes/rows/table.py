@@ -102,9 +102,9 @@ def make_table(arrays: Any, dtype: str, shuffle: bool = False, units: Any = None
 
     def place(path: Any, array: np.ndarray) -> jax.Array:
         if array.dtype.kind in "iu":
-            _require_int32(jax.tree_util.keystr(path) or "data", array)
+            require_int32(jax.tree_util.keystr(path) or "data", array)
         kind = np.dtype(dtype if array.dtype.kind == "f" else np.int32)
-        padded = _aligned((capacity, *array.shape[1:]), kind)
+        padded = aligned((capacity, *array.shape[1:]), kind)
         _copy_rows(array, padded, order)
         padded[num_rows:] = padded[0]
         return jax.device_put(padded)
@@ -131,7 +131,7 @@ def _copy_rows(array: np.ndarray, out: np.ndarray, order: np.ndarray | None) -> 
     by_blocks(copy, array)
 
 
-def _aligned(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+def aligned(shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
     size = int(np.prod(shape)) * kind.itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     offset = -memory.ctypes.data % ALIGNMENT
@@ -154,7 +154,7 @@ def by_blocks(task: Callable[[int, int], Any], array: np.ndarray) -> list[Any]:
         return list(threads.map(task, starts, stops))
 
 
-def _require_int32(name: str, array: np.ndarray) -> None:
+def require_int32(name: str, array: np.ndarray) -> None:
     largest = max(int(array.max()), -int(array.min()))
     if largest >= 2**31:
         raise DataError(

@@ -77,14 +77,14 @@ def make_control(
     rng = np.random.default_rng(0)
     points, directions = rng.standard_normal((2, DRAWS, len(shift)))
     with jax.enable_x64(True), np.errstate(all="ignore"):
-        read = partial(_slopes, target, observables, anchor.mode, units)
+        read = partial(slopes_along, target, observables, anchor.mode, units)
         slope = np.asarray(read(np.zeros((1, len(shift))), anchor.displacements(shift[None])))[0]
         ends = anchor.displacements(lines.T)
-        curved = np.asarray(_bends(target, observables, anchor.mode, units, ends, ends))
+        curved = np.asarray(bends_along(target, observables, anchor.mode, units, ends, ends))
         moves = anchor.displacements(points), anchor.displacements(directions)
         there = np.asarray(read(*moves))
         origin = np.asarray(read(np.zeros_like(points), moves[1]))
-        left = there - origin - np.asarray(_bends(target, observables, anchor.mode, units, *moves))
+        left = there - origin - np.asarray(bends_along(target, observables, anchor.mode, units, *moves))
         guided = np.mean(left**2, axis=0) <= LEFT * np.mean(there**2, axis=0)
         total = sizes @ curved
     used = np.isfinite(slope) & np.isfinite(total) & guided
@@ -92,14 +92,14 @@ def make_control(
 
 
 @jitted(static_argnums=(0, 1))
-def _slopes(target: Target, observables: Observables, mode: Any, units: Any, points: Any, moves: Any) -> jax.Array:
+def slopes_along(target: Target, observables: Observables, mode: Any, units: Any, points: Any, moves: Any) -> jax.Array:
     """D g at each point along its own direction."""
     values = partial(observables.values, target, mode, units=units)
     return jax.lax.map(lambda pair: jax.jvp(values, (pair[0],), (pair[1],))[1], (points, moves), batch_size=32)
 
 
 @jitted(static_argnums=(0, 1))
-def _bends(target: Target, observables: Observables, mode: Any, units: Any, first: Any, second: Any) -> jax.Array:
+def bends_along(target: Target, observables: Observables, mode: Any, units: Any, first: Any, second: Any) -> jax.Array:
     """D^2 g at the centre, along pairs of directions."""
     values = partial(observables.values, target, mode, units=units)
     return jax.lax.map(lambda pair: second_order(values, *pair)[1], (first, second), batch_size=32)

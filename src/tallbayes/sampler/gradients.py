@@ -47,7 +47,8 @@ class Centre(NamedTuple):
 
     Where d is too large for a Hessian, H_X is None and H and W are diagonals. `mismatch` is I - W^T H' W with H'
     minus the posterior's Hessian at theta_0, where W was not made from it. `prior_hessian` is that of the log prior,
-    where it is a matrix.
+    where it is a matrix. Where rows are expanded about another point, a `step` s leads from there to theta_0: G is then
+    what their expansion says of theta_0, and H_X theirs.
     """
 
     mode: jax.Array
@@ -57,6 +58,21 @@ class Centre(NamedTuple):
     whitening: Whitening
     mismatch: Any = None
     prior_hessian: Any = None
+    step: Any = None
+
+    @property
+    def point(self) -> jax.Array:
+        """Where rows are expanded."""
+        return self.mode if self.step is None else self.mode - self.step
+
+    @property
+    def gradient_there(self) -> jax.Array:
+        """G at that point."""
+        return self.gradient if self.step is None else self.gradient - self.hessian @ self.step
+
+    def apart(self, displacement: jax.Array) -> jax.Array:
+        """The displacement from that point."""
+        return displacement if self.step is None else displacement + self.step
 
     @property
     def slab_rows(self) -> int:
@@ -216,12 +232,12 @@ def posterior_gradient(
     centre = inputs.centre
     prior = jax.grad(target.log_prior.call)(centre.mode + displacement)
     if estimator.batch_size is None:
-        return prior + row_terms(target, estimator, inputs, displacement, batch, 0.0, 0.0)
+        return prior + row_terms(target, estimator, inputs, centre.apart(displacement), batch, 0.0, 0.0)
     b, c = estimator.controls(centre, displacement)
-    noisy = row_terms(target, estimator, inputs, displacement, batch, b, c)
-    exact = _times(b, centre.gradient)
+    noisy = row_terms(target, estimator, inputs, centre.apart(displacement), batch, b, c)
+    exact = _times(b, centre.gradient_there)
     if not _is(c, 0.0):
-        exact += _times(c, centre.hessian @ displacement)
+        exact += _times(c, centre.hessian @ centre.apart(displacement))
     return prior + exact + noisy
 
 
@@ -234,15 +250,16 @@ def whitened_remainder(
     prior_here, prior_bend = _prior_at_centre(target, centre, displacement)
     whole = centre.hessian is not None
     b, c = (1.0, 1.0 if whole else 0.0) if estimator.batch_size is None else estimator.controls(centre, displacement)
-    rest = row_terms(target, estimator, inputs, displacement, batch, b, c) + centre.posterior_gradient
+    apart = centre.apart(displacement)
+    rest = row_terms(target, estimator, inputs, apart, batch, b, c) + centre.posterior_gradient
     rest += prior_there - prior_here
     if not _is(b, 1.0):
-        rest += (b - 1) * centre.gradient
+        rest += (b - 1) * centre.gradient_there
     if not whole:
         return centre.pull_back(rest) + state
     rest -= prior_bend
     if not _is(c, 1.0):
-        rest += (c - 1) * (centre.hessian @ displacement)
+        rest += (c - 1) * (centre.hessian @ apart)
     remainder = centre.pull_back(rest)
     return remainder if centre.mismatch is None else remainder + centre.mismatch @ state
 
@@ -273,7 +290,8 @@ def row_terms(
     b: Any,
     c: Any,
 ) -> jax.Array:
-    """(N/n) sum_i [grad_i(theta) - b grad_i(theta_0) - c Hess_i(theta_0) v] over a batch, or over all rows.
+    """(N/n) sum_i [grad_i(theta) - b grad_i(theta_0) - c Hess_i(theta_0) v] over a batch, or over all rows; theta_0 is
+    here where rows are expanded, and v from there.
 
     A batch from `centre_rows` is summed at once; a whole number is the first row of one read in slabs.
     """
@@ -331,11 +349,11 @@ def centre_rows(target: Target, centre: Centre, rows: Any, weights: jax.Array | 
     """Expand a batch of rows at the centre; what an estimator does not use costs nothing once compiled."""
     rows = in_precision(rows, centre.mode.dtype)
     if target.predictor is not None:
-        eta = target.layout.predict(rows, centre.mode)
+        eta = target.layout.predict(rows, centre.point)
         _, slope, curvature = jax.vmap(partial(density_terms, target))(eta, rows)
         return CentredRows(rows, eta, slope, curvature)
     gradient = jax.grad(partial(_log_likelihood, target, rows, weights))
-    return CentredRows(rows, None, *jax.linearize(gradient, centre.mode))
+    return CentredRows(rows, None, *jax.linearize(gradient, centre.point))
 
 
 def in_precision(rows: Any, dtype: Any) -> Any:
@@ -362,7 +380,7 @@ def _centred_terms(
         if weights is not None:
             terms = jnp.expand_dims(weights, tuple(range(1, terms.ndim))) * terms
         return layout.pull_back(rows, terms)
-    there = jax.grad(partial(_log_likelihood, target, rows, weights))(centre.mode + displacement)
+    there = jax.grad(partial(_log_likelihood, target, rows, weights))(centre.point + displacement)
     return _less(_less(there, b, slope), c, curvature(displacement))
 
 

@@ -28,7 +28,7 @@ from tallbayes.rows.table import Table, capacity_for
 from tallbayes.sampler.control import Control, make_control
 from tallbayes.sampler.gradients import Blend, Inputs, Taylor, evaluations_per_step
 from tallbayes.sampler.minibatch import Blocks
-from tallbayes.sampler.pairs import PHASES_OF_A_PAIR, sample_pair
+from tallbayes.sampler.pairs import PHASES_OF_A_PAIR, PHASES_OF_A_REMAINDER, sample_pair, sample_remainder
 from tallbayes.sampler.paths import MOST_STOPS, PHASES, Plan, Schedule, make_inputs, sample_path
 from tallbayes.sampler.randomness import phase_words
 from tallbayes.sampler.windows import PathEnd
@@ -246,6 +246,13 @@ class Problem:
             return None
         return replace(self, ground=replace(self.ground, plan=replace(self.plan, control=False), control=None))
 
+    def remainders(self, block: int) -> Floats:
+        """u, r(u) and r(-u) on the rows of one batch, (paths, 3, d)."""
+        with jax.enable_x64(True):
+            words = phase_words(self.seed, int(Stream.REMAINDERS), 0, _paths_of(block), phases=PHASES_OF_A_REMAINDER)
+            plan, inputs = replace(self.plan, control=False), self.inputs._replace(controlled=None)
+            return np.asarray(compiled(_remainder_block)(plan, inputs, words), np.float64)
+
     def contract(self, block: int, spread: float = 1.0) -> Floats:
         return _run_contraction(self, self.ladder.added_steps, block, spread)
 
@@ -381,6 +388,10 @@ def _paths(block: int, count: int) -> np.ndarray:
 
 def _level_block(plan: Plan, inputs: Inputs, schedule: Schedule, words: Any) -> PathEnd:
     return jax.vmap(partial(sample_path, plan, inputs, schedule))(words)
+
+
+def _remainder_block(plan: Plan, inputs: Inputs, words: Any) -> jax.Array:
+    return jax.vmap(partial(sample_remainder, plan, inputs))(words)
 
 
 def _contraction_block(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tallbayes.programs.later import jax, jnp
 from tallbayes.sampler.draws import Draws, pick, run_steps
-from tallbayes.sampler.gradients import Inputs
+from tallbayes.sampler.gradients import Inputs, whitened_remainder
 from tallbayes.sampler.paths import (
     Plan,
     displaced,
@@ -24,6 +24,8 @@ from tallbayes.sampler.states import vectors_of
 
 # Where the two start, and how they go on.
 PHASES_OF_A_PAIR = 2
+# Where, and on which rows.
+PHASES_OF_A_REMAINDER = 2
 
 
 def sample_pair(
@@ -63,3 +65,15 @@ def sample_pair(
     _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))
     found = jnp.concatenate([apart(starts)[None], distances])
     return jnp.concatenate([found[:, 0], found[:, 1:].ravel()])
+
+
+def sample_remainder(plan: Plan, inputs: Inputs, words: jax.Array) -> jax.Array:
+    """u, r(u) and r(-u) by one batch, (3, d): what a control is made of where the Gaussian's averages are not known."""
+    d, dtype = plan.target.dimension, np.dtype(plan.dtype)
+    drawer, expand, gather_batches = make_drawer(plan, inputs), make_expand(plan, inputs), make_gather(plan, inputs)
+    start_key, batch_key = (phase_key(words, phase) for phase in range(PHASES_OF_A_REMAINDER))
+    u = path_normals(start_key, d, dtype)
+    draws = pick(drawer.draw(batch_key, 1, number=1), 0)
+    batch = pick(expand(gather_batches(draws.index)), 0)
+    both = jax.vmap(lambda z: whitened_remainder(plan.target, plan.gradient, inputs, z, batch))(jnp.stack([u, -u]))
+    return jnp.concatenate([u[None], both])

@@ -87,6 +87,7 @@ def make_inputs(
             whitening=place(anchor.whitener),
             mismatch=place(anchor.mismatch),
             prior_hessian=place(anchor.prior_hessian) if by_matrix else None,
+            step=place(anchor.step),
         )
         runs = Runs(np.int32(table.num_rows))
         if places is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Expansion
 from tallbayes.anchor.mode import anchor_at
+from tallbayes.estimator.decisions import Decision
 from tallbayes.estimator.estimands import Estimands, GaussianLevel, Quantity
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -37,6 +39,9 @@ class Known:
     laplace: GaussianLevel | None = None
     evaluations: int = 0
     seconds: float = 0.0
+    # Of a day among others: how paths ran on the day before, and how the means of a control are drawn.
+    decision: Decision | None = None
+    guide: Callable[..., Prepared] | None = None
 
     def saw(self, here: Expansion, rows: int) -> None:
         """Keep a point of the climb if it is better than the one before: of more rows, or higher."""

@@ -27,6 +27,7 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored, map_table
 from tallbayes.rows.statistics import needs_float64
 from tallbayes.rows.table import CHUNK_ROWS, Table, check_rows, make_table
+from tallbayes.setup.guide import Guide
 from tallbayes.setup.own_rows import by_name, casting, unpacking, visible
 from tallbayes.setup.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.watch import begin_pass, count_rows
@@ -50,6 +51,7 @@ class Prepared:
     probe: Probe | None = None
     integral_error: float = 0.0
     grouping: Any = None
+    guide: Guide | None = None
 
 
 @dataclass(frozen=True, eq=False)

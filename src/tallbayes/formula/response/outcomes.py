@@ -21,7 +21,7 @@ from tallbayes.formula.functions.evaluation import evaluate_response
 from tallbayes.formula.response.left import LeftCall, Read, call_of, times_of, trials_of, wrong_kind
 from tallbayes.model.catalogue import families_of
 from tallbayes.model.responses import CHECKS
-from tallbayes.rows.columns import kind_of, levels_of
+from tallbayes.rows.columns import kind_of, known_codes, levels_of
 
 CLASSES = ("class", "ordered")
 KINDS = (*CHECKS, *CLASSES)
@@ -58,11 +58,12 @@ def read_outcome(
     kind: str,
     states: Mapping[str, Any] | None = None,
     levels: np.ndarray | None = None,
+    classes: tuple[Any, ...] | None = None,
 ) -> Outcome:
     """The response of every row in the way of `kind`, or a DataError that names what stands against it.
 
     `states` and `levels` are what is known of all rows, where these are only some of them: the memory of transforms on
-    the left side, and the sorted numbers that stand for classes.
+    the left side, and the sorted numbers that stand for classes; or the `classes` of rows that came before.
     """
     if kind not in KINDS:
         raise InputError(explain(f"one of {KINDS} for the response", repr(kind), "response='binary'"))
@@ -70,7 +71,13 @@ def read_outcome(
     if call is not None:
         return _from_call(call, parsed, table, kind, states, levels)
     if parsed.is_column and kind_of(table.column(parsed.left_columns[0])) == "categories":
-        return _from_categories(parsed.left, table.column(parsed.left_columns[0]), kind)
+        column = table.column(parsed.left_columns[0])
+        return (
+            _from_categories(parsed.left, column, kind) if classes is None else _as_before(parsed.left, column, classes)
+        )
+    if classes is not None and kind in CLASSES and not isinstance(classes[0], str):
+        levels = np.array(classes)
+        _require_among(parsed.left, response_numbers(parsed, table, states), classes)
     return _from_numbers(parsed.left, response_numbers(parsed, table, states), kind, levels)
 
 
@@ -143,6 +150,26 @@ def _from_categories(name: str, column: Any, kind: str) -> Outcome:
     codes = np.concatenate([np.asarray(chunk.indices) for chunk in column.chunks])
     classes = _require_classes(name, levels_of(column), kind)
     return Outcome(codes.astype(np.float32), classes, ordered=kind == "ordered")
+
+
+def _as_before(name: str, column: Any, classes: tuple[Any, ...]) -> Outcome:
+    """Categories as their places among those of before; a day need not have all of them."""
+    codes = known_codes(column, classes)
+    if np.any(codes < 0):
+        raise _not_a_class(name, column[int(np.argmax(codes < 0))].as_py(), int(np.sum(codes < 0)), classes)
+    return Outcome(codes.astype(np.float32), classes)
+
+
+def _require_among(name: str, values: np.ndarray, classes: tuple[Any, ...]) -> None:
+    unknown = ~np.isin(values, classes)
+    if np.any(unknown):
+        raise _not_a_class(name, values[unknown][0].item(), int(unknown.sum()), classes)
+
+
+def _not_a_class(name: str, value: Any, count: int, classes: tuple[Any, ...]) -> DataError:
+    known = ", ".join(map(repr, classes[:12]))
+    hint = "a fit of all rows, whose classes are others"
+    return DataError(explain(f"one of {known} in the response {name!r}", f"{value!r} in {count:,} rows", hint))
 
 
 def _from_numbers(name: str, values: np.ndarray, kind: str, levels: np.ndarray | None) -> Outcome:

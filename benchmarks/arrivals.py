@@ -1,0 +1,232 @@
+"""Rows that arrive: the flights of a year day by day, and a hundred segments of ten million rows.
+
+    python benchmarks/arrivals.py flights     every day's update; on 20 days beside a fit from scratch
+    python benchmarks/arrivals.py 170-200     the same from a fit of the first 170 days on, with 5 days beside a fit
+    python benchmarks/arrivals.py nuts        one NUTS run of the whole year, if NumPyro is installed
+    python benchmarks/arrivals.py segments    10^7 rows by five columns in a hundred daily segments
+    python benchmarks/arrivals.py table       what results/arrivals.json says
+
+Days are written as they end, by their dates. A run that goes on skips none, since each builds on the one before, but it
+does not fit again from scratch what it has. The fit from scratch is of the same rows, columns and priors
+(`result.question`), with another seed and half the tolerance. z is the difference over both standard errors and bounds
+of the bias together.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tallbayes as tb
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "arrivals.json"
+sys.path.insert(0, str(HERE.parent / "examples"))
+
+TOLERANCE, FIRST_DAYS, CHECKS = 0.02, 7, 20
+ROWS, COLUMNS, SEGMENTS = 10_000_000, 5, 100
+
+
+def main() -> None:
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for part in sys.argv[1:] or ["flights", "segments", "table"]:
+        if part[0].isdigit():
+            flights(known, *map(int, part.split("-")), checks=5)
+        else:
+            {"flights": flights, "nuts": nuts, "segments": segments, "table": table}[part](known)
+
+
+def keep(known: dict[str, Any]) -> None:
+    RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+
+
+def flights(known: dict[str, Any], first: int = FIRST_DAYS, last: int = 365, checks: int = CHECKS) -> None:
+    import pyarrow as pa
+    from nycflights import FORMULA, read_flights
+
+    rows = read_flights()
+    dates = np.array(rows["date"].to_pylist())
+    days = np.unique(dates)
+    checked = set(np.linspace(first + 2, last - 1, checks).astype(int).tolist())
+    scratch = known.setdefault("scratch", {})
+    kept = known.setdefault("flights", {})
+    result = tb.fit(
+        FORMULA,
+        rows.filter(pa.array(np.isin(dates, days[:first]))),
+        family="logistic",
+        tolerance=TOLERANCE,
+        intercept_scale=1.0,
+    )
+    for place in range(first, last):
+        new = rows.filter(pa.array(dates == days[place]))
+        started, busy = time.monotonic(), time.process_time()
+        result = result.update(new, new_levels="add")
+        name = str(days[place])
+        day = {
+            "new": new.num_rows,
+            "rows": result.cost.num_data,
+            "seconds": round(time.monotonic() - started, 3),
+            "processor_seconds": round(time.process_time() - busy, 3),
+            "gradients": result.cost.evaluations,
+            "set_up": result.cost.setup_evaluations,
+            "status": result.status.name,
+            "moved": any(note.startswith("centre: moved") for note in result.notes),
+            "levels": any(note.startswith("levels:") for note in result.notes),
+        }
+        if place in checked:
+            scratch[name] = scratch.get(name) or from_scratch(result)
+            day["z"], day["apart"] = beside(result, scratch[name])
+        kept[name] = day
+        print(name, json.dumps({key: value for key, value in day.items() if key != "z"}), flush=True)
+        if place in checked or place % 10 == 0:
+            keep(known)
+    keep(known)
+
+
+def from_scratch(result: tb.Result) -> dict[str, Any]:
+    """The same rows, columns and priors, by a fit that knows of no days."""
+    asked, started, busy = result.question, time.monotonic(), time.process_time()
+    found = tb.estimate(asked.model, asked.data, weights=asked.weights, tolerance=TOLERANCE / 2, seed=2013)
+    seconds, busy = time.monotonic() - started, time.process_time() - busy
+    return {
+        "status": found.status.name,
+        "seconds": round(seconds, 2),
+        "processor_seconds": round(busy, 2),
+        "gradients": found.cost.evaluations,
+        "numbers": {kind: numbers(found, kind) for kind in ("mean", "sd")},
+    }
+
+
+def numbers(result: tb.Result, kind: str) -> dict[str, list[float]]:
+    each = result[kind]
+    parts = each.flat_value, each.flat_standard_error, each.flat_bias_bound
+    return dict(zip(("value", "error", "bias"), (part.tolist() for part in parts), strict=True))
+
+
+def beside(result: tb.Result, scratch: dict[str, Any]) -> tuple[list[float], float]:
+    """z of all means and sds, and the largest difference in posterior sds."""
+    z, apart, sd = [], [], np.array(scratch["numbers"]["sd"]["value"])
+    for kind in ("mean", "sd"):
+        here, there = numbers(result, kind), {k: np.array(v) for k, v in scratch["numbers"][kind].items()}
+        difference = np.array(here["value"]) - there["value"]
+        error = np.sqrt(sum(np.square(each) for each in (here["error"], here["bias"], there["error"], there["bias"])))
+        z += (difference / error).tolist()
+        apart.append(float(np.max(np.abs(difference) / sd)))
+    return z, max(apart)
+
+
+def segments(known: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    truth, size = rng.normal(size=COLUMNS) * 0.3, ROWS // SEGMENTS
+    per_day = 1_000
+
+    def made(count: int) -> dict[str, np.ndarray]:
+        x = rng.normal(size=(count, COLUMNS)).astype(np.float32)
+        y = rng.random(count) < 1 / (1 + np.exp(-(x @ truth)))
+        return {"x": x, "y": y.astype(np.float32)}
+
+    started = time.monotonic()
+    result = tb.estimate(tb.families.logistic(), made(size), tolerance=TOLERANCE)
+    kept = []
+    for number in range(1, SEGMENTS):
+        kept.append(timed(result, made(size)))
+        result = kept[-1].pop("result")
+        print(number, kept[-1], flush=True)
+    small = []
+    for _ in range(10):
+        small.append(timed(result, made(per_day)))
+        result = small[-1].pop("result")
+        print("small", small[-1], flush=True)
+    known["segments"] = {"size": size, "days": kept, "small": small, "seconds": time.monotonic() - started}
+    keep(known)
+
+
+def timed(result: tb.Result, rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    started = time.monotonic()
+    found = result.update(rows)
+    return {
+        "result": found,
+        "rows": found.cost.num_data,
+        "seconds": round(time.monotonic() - started, 3),
+        "gradients": found.cost.evaluations,
+        "set_up": found.cost.setup_evaluations,
+        "moved": any(note.startswith("centre: moved") for note in found.notes),
+        "status": found.status.name,
+    }
+
+
+def nuts(known: dict[str, Any]) -> None:
+    """One gradient of the whole year, and the gradients of a NUTS run of 1,000 draws after 1,000 of warm-up on a tenth
+    of the rows: what a run of the year takes by these."""
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import pyarrow as pa
+    from numpyro.infer import MCMC, NUTS
+    from nycflights import FORMULA, read_flights
+
+    from tallbayes.formula.design import build_design
+
+    rows = read_flights()
+    part = rows.filter(pa.array(np.random.default_rng(0).random(rows.num_rows) < 0.1))
+
+    def arrays(table: Any) -> tuple[Any, Any]:
+        design = build_design(FORMULA, table)
+        x = design.encoding.transform(table)
+        return jnp.asarray(x, jnp.float32), jnp.asarray(design.rows["y"])
+
+    def model(x: Any, y: Any) -> None:
+        theta = numpyro.sample("theta", numpyro.distributions.Normal(jnp.zeros(x.shape[1]), 1.0))
+        start = numpyro.sample("start", numpyro.distributions.Normal(0.0, 1.0))
+        numpyro.sample("y", numpyro.distributions.Bernoulli(logits=x @ theta + start), obs=y)
+
+    run = MCMC(NUTS(model), num_warmup=1000, num_samples=1000, progress_bar=False)
+    started = time.monotonic()
+    run.run(jax.random.key(0), *arrays(part), extra_fields=("num_steps",))
+    seconds = time.monotonic() - started
+    steps = int(np.sum(run.get_extra_fields()["num_steps"]))
+    x, y = arrays(rows)
+    value = jax.jit(jax.grad(lambda theta: jnp.sum(jax.nn.log_sigmoid((2 * y - 1) * (x @ theta)))))
+    value(jnp.zeros(x.shape[1])).block_until_ready()
+    again = time.monotonic()
+    for _ in range(20):
+        value(jnp.zeros(x.shape[1])).block_until_ready()
+    each = (time.monotonic() - again) / 20
+    known["nuts"] = {"tenth_seconds": seconds, "draws": 1000, "steps_of_draws": steps, "gradient_seconds": each}
+    known["nuts"]["extrapolated_seconds"] = 2 * steps * each
+    print(known["nuts"])
+    keep(known)
+
+
+def table(known: dict[str, Any]) -> None:
+    days = list(known.get("flights", {}).values())
+    if days:
+        read = np.array([day["gradients"] + day["set_up"] for day in days])
+        bound = np.array([5 * day["new"] + 20_000 for day in days])
+        seconds = np.array([day["seconds"] for day in days])
+        z = np.concatenate([day["z"] for day in days if "z" in day])
+        quiet = np.array([not (day["moved"] or day["levels"]) for day in days])
+        met = sum(day["status"] == "converged" for day in days)
+        print(f"{len(days)} days, {int(quiet.sum())} without a pass; converged {met}")
+        print(f"rows read a day: median {np.median(read):,.0f}, of days without a pass {np.median(read[quiet]):,.0f}")
+        print(f"bound: median {np.median(bound):,.0f}; met on {np.mean(read <= bound):.0%} of days")
+        print(f"seconds a day: median {np.median(seconds):.2f}, of days without a pass {np.median(seconds[quiet]):.2f}")
+        print(f"z: {len(z)} numbers, rms {np.sqrt(np.mean(z**2)):.2f}, largest {np.abs(z).max():.2f}")
+        apart = max(day["apart"] for day in days if "z" in day)
+        print(f"within 1.96: {np.mean(np.abs(z) < 1.96):.1%}; largest difference {apart:.3f} sd")
+        whole = [each["processor_seconds"] for each in known["scratch"].values()]
+        busy = np.array([day["processor_seconds"] for day in days])
+        print(f"processor seconds a day: median {np.median(busy):.2f}, without a pass {np.median(busy[quiet]):.2f}")
+        print(f"from scratch, to half the tolerance: median {np.median(whole):.2f} processor seconds")
+    if "segments" in known:
+        seconds = [day["seconds"] for day in known["segments"]["days"]]
+        print(f"segments: first ten days {np.median(seconds[:10]):.2f} s, last ten {np.median(seconds[-10:]):.2f} s")
+
+
+if __name__ == "__main__":
+    main()

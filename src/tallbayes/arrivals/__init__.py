@@ -1,0 +1,11 @@
+"""Arrivals: rows that come later, and rows that are taken back, at a cost that does not know how many there are.
+
+order      a list of rows in random order that hangs on what they say alone, not on when they came
+memory     tables that grow in place, and shrink
+centre     the anchor as sums over rows, to which those of a day are added
+sizes      how far single rows can push, and how often they are listed for it
+standing   all of this as one value, and what a day makes of it
+levels     room for categories that were not there before
+days       a day's answer: rows into the standing, and the walk from there
+doors      what `Result.update` and `Result.without` do, for rows as they were given
+"""

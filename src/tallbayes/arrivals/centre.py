@@ -1,0 +1,141 @@
+"""The centre: the anchor as sums over rows, to which those of a day are added, and from which others are taken.
+
+    l = sum_i log p(x_i | theta_0),   G = grad l,   H = grad^2 l,   log pi = l + log prior
+
+The prior is added exactly each time. theta_0 stays where it is as long as that is cheaper than a pass: rows are
+expanded about it, and what is left of them stays in every drift, so nothing is biased. The Gaussian need not stay. It
+has the new Hessian, and it is where Newton's steps lead by these sums and the prior alone,
+
+    theta_1 = theta_0 + s,   s = (-grad^2 log pi)^-1 (G + H s + grad log prior),
+
+which takes no pass: about theta_0 itself, sds would have to be found beside a mean that is off by s, and a path would
+have to forget it first. How far s leads, in posterior sds, tells what theta_0 still serves for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import Bound, Expansion, Survey, prior_expansion, require_finite, row_sums
+from tallbayes.anchor.mode import anchor_at, settle
+from tallbayes.anchor.sums import Curvature
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.rows.table import Table
+from tallbayes.workers.executors import Executor
+
+# In posterior sds: the root mean square over coordinates, and any single one (decision 047).
+FAR, FARTHEST = 3.0, 12.0
+# Newton's steps without a pass: a Gaussian prior takes one.
+MOST_STEPS, CLOSE = 6, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Expanded:
+    """Value, gradient and Hessian of the log likelihood at theta_0, as float64 sums over so many rows."""
+
+    theta: Floats
+    value: float
+    gradient: Floats
+    hessian: Floats
+    num_rows: int
+
+    @classmethod
+    def of(cls, target: Target, anchor: Anchor) -> Expanded:
+        """What an anchor at its own mode is made of."""
+        assert isinstance(anchor.likelihood_hessian, np.ndarray)
+        prior = prior_expansion(target, anchor.mode)
+        value = anchor.log_density - prior.value
+        return cls(anchor.mode, value, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.num_rows)
+
+    def over(self, target: Target, table: Table) -> Expanded:
+        """The sums over the rows of another table: one pass."""
+        bound, total = Bound(target, table), None
+        for start, stop in table.chunks():
+            part = row_sums(bound, self.theta, start, stop, Curvature.DENSE)
+            total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
+        assert total is not None
+        value, gradient, hessian = total
+        return Expanded(self.theta, float(value), gradient, hessian, table.num_rows)
+
+    def is_far(self, anchor: Anchor) -> bool:
+        """Whether the mode has moved so far that a pass over all rows to expand them anew is worth it."""
+        assert anchor.step is not None
+        steps = np.abs(anchor.step @ anchor.factor)
+        return bool(np.sqrt(np.mean(steps**2)) > FAR or steps.max() > FARTHEST)
+
+    def wider(self, target: Target, places: np.ndarray) -> Expanded:
+        """With coefficients that no row has had; `places` are where those of before stand among all."""
+        theta, gradient = (_spread(each, places, target.dimension) for each in (self.theta, self.gradient))
+        hessian = np.zeros((target.dimension, target.dimension))
+        hessian[np.ix_(places, places)] = self.hessian
+        return Expanded(theta, self.value, gradient, hessian, self.num_rows)
+
+    def plus(self, other: Expanded) -> Expanded:
+        """With the rows of another one at the same point."""
+        return self._with(other, 1)
+
+    def minus(self, other: Expanded) -> Expanded:
+        """Without its rows."""
+        return self._with(other, -1)
+
+    def _with(self, other: Expanded, sign: int) -> Expanded:
+        return Expanded(
+            self.theta,
+            self.value + sign * other.value,
+            self.gradient + sign * other.gradient,
+            self.hessian + sign * other.hessian,
+            self.num_rows + sign * other.num_rows,
+        )
+
+    def anchor(self, target: Target) -> Anchor | None:
+        """The anchor that it makes with the prior, a step from where rows are expanded; None where the log posterior is
+        not curved downwards."""
+        step = np.zeros_like(self.theta)
+        for _ in range(MOST_STEPS):
+            found = self._anchor_at(target, step)
+            if found is None:
+                return None
+            further = found.displacements(found.whitener.pull_back(found.gradient))
+            if np.linalg.norm(found.whitener.pull_back(found.gradient)) < CLOSE:
+                break
+            step = step + further
+        return self._anchor_at(target, step)
+
+    def _anchor_at(self, target: Target, step: Floats) -> Anchor | None:
+        prior = prior_expansion(target, self.theta + step)
+        bend = self.hessian @ step
+        gradient = self.gradient + bend
+        here = Expansion(
+            theta=self.theta + step,
+            value=self.value + float(step @ (self.gradient + bend / 2)) + prior.value,
+            gradient=gradient + prior.gradient,
+            hessian=prior.hessian - self.hessian,
+            likelihood_gradient=gradient,
+            likelihood_hessian=self.hessian,
+        )
+        if not here.is_finite:
+            return None
+        found = replace(anchor_at(here, 0.0, self.num_rows), step=step)
+        try:
+            proper = found.is_proper and bool(np.isfinite(found.whitening).all())
+        except np.linalg.LinAlgError:
+            return None
+        return found if proper else None
+
+
+def _spread(vector: Floats, places: np.ndarray, size: int) -> Floats:
+    found = np.zeros(size)
+    found[places] = vector
+    return found
+
+
+def moved_along(target: Target, table: Table, anchor: Anchor, executor: Executor | None) -> Anchor:
+    """The anchor at the mode of all rows, by Newton's steps from where the sums lead: usually none, each a pass."""
+    survey = Survey(target, table, executor)
+    here = survey(anchor.mode)
+    require_finite(here, "where the sums of all rows lead")
+    return settle(target, table, anchor_at(here, survey.passes, table.num_rows), executor)

@@ -1,0 +1,224 @@
+"""A day: from a standing to the answer for all of its rows, by the walk that every fit takes.
+
+`estimate` enters that walk at its beginning; a day enters it where the set-up is done. What pilots and a probe found is
+taken over, until the centre moves or paths turn out not to settle any more. While rows are few they are answered by
+weights, as in `estimate`; and where sums at a centre do not say all that is needed, as of several modes, a shrinkage
+prior or thousands of coefficients, a day reads all rows anew, and its notes say so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tallbayes.arrivals.memory import Growing
+from tallbayes.arrivals.standing import Carried, Footing, carries_on
+from tallbayes.errors import InputError, explain
+from tallbayes.estimation.estimate import answer, noted
+from tallbayes.estimation.question import Changes, Question, read_changes
+from tallbayes.estimation.walk import check_rows
+from tallbayes.estimator.decisions import Decision
+from tallbayes.estimator.estimates import Status
+from tallbayes.estimator.foresight import PILOT_PATHS
+from tallbayes.methods.anchored import Anchored
+from tallbayes.methods.attempts import UNSETTLED
+from tallbayes.model.weights import ROW, WEIGHT
+from tallbayes.programs.later import jax
+from tallbayes.progress import Report, reporter, teller
+from tallbayes.results.result import Result
+from tallbayes.setup.known import Known
+from tallbayes.setup.preparation import Prepared, bind_rows, place
+from tallbayes.watch import OutOfTime, Watch, begin, watching
+from tallbayes.workers.executors import default_executor
+
+# Rows that weights read sooner than a ladder is set up.
+FEW_ROWS = 2**12
+# A step's rows, with a control and without, by how much single rows can do (decision 047): the variance of a mean that
+# a batch of one row leaves is about a third of (sum s)^2, and a control leaves its square.
+LEFT, PAIRED, FEWEST, MOST = 0.3, 0.1, 4, 64
+UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
+
+
+class AstrayError(Exception):
+    """Rows are expanded so far away that the means of a control take too many pairs: found by so many rows read."""
+
+    def __init__(self, read: int) -> None:
+        super().__init__(read)
+        self.read = read
+
+
+# Another centre is due, whatever days have paid.
+LEFT_BEHIND = Footing(extra=np.inf)
+
+
+def begun(question: Question, result: Result) -> Carried:
+    """A standing for what was asked, before anything came: the rows are placed anew, where they can grow."""
+    if question.stored is not None:
+        got = f"a table on disk, {str(question.stored.path)!r}"
+        raise InputError(explain("a fit of rows in memory", got, "rows in memory, or a fit of the whole table anew"))
+    if question.model.groups is not None:
+        got = "a model whose effects of groups are integrated out"
+        hint = "tb.fit or tb.estimate of all rows, or the groups as a category without bars"
+        raise InputError(explain("a fit of rows without groups, for update and without", got, hint))
+    model, arrays = check_rows(question.model, question.data, question.weights)
+    bound = bind_rows(model, arrays)
+    placed = place(model, arrays, question.method.precision, False, None, bound)
+    search = (), tuple(note for note in result.notes if note.startswith("modes: ")) or ("modes: as first searched",)
+    start = bound[1]
+    if result.anchor is not None and result.anchor.mode.shape == start.shape and result.anchor.is_proper:
+        start = result.anchor.mode
+    if result.modes:
+        search = tuple(result.modes), search[1]  # type: ignore[assignment]
+    rows = Growing.of(placed.table)
+    return Carried(question, placed.target, start, placed.precision, rows, search=search)
+
+
+def arrays_of(question: Question, data: Any, weights: Any) -> Any:
+    """More rows, checked as those of the fit were; with weights if these had them."""
+    if (weights is None) != (question.weights is None):
+        expected, got = ("weights, as the fit had them", "none") if weights is None else ("no weights", "some")
+        raise InputError(explain(expected, got, "weights=1 for each row that counts once, in the fit and here"))
+    return check_rows(question.model, data, weights)[1]
+
+
+def answered(standing: Carried, changes: Changes) -> Result:
+    """The answer of a day, with the standing it leaves behind."""
+    asked = replace(changes.applied(standing.question), seed=seed_of(standing), ledger=None)
+    with reporter(changes.progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
+        if not carries_on(asked, standing.target, standing.start, standing.search):
+            why = "rows: all of them read anew, since sums about one centre do not tell this posterior"
+            return _afresh(standing, asked, why, report)
+        if asked.weighted is not None and standing.centre is None and standing.num_rows <= FEW_ROWS:
+            return _afresh(standing, asked, "", report)
+        asked = replace(asked, weighted=None)
+        standing = _settled(standing, asked)
+        try:
+            return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
+        except AstrayError as found:
+            standing = _settled(replace(standing, read=found.read, footing=LEFT_BEHIND), asked)
+            return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
+
+
+def _of_a_day(standing: Carried, asked: Question) -> tuple[Question, bool]:
+    """With a batch of which rows, and not steps, are spared, where that is left open; and whether a control, whose
+    means have to be drawn, is worth it."""
+    method = asked.method
+    if not isinstance(method, Anchored) or method.gradient is not None:
+        return asked, False
+    variance, share = LEFT * standing.looked.sums[0] ** 2, asked.accuracy.finest**2 / 2
+    wanted, guided = variance / (PILOT_PATHS * share), method.control is not False
+    if guided := guided and wanted > FEWEST:
+        wanted = PAIRED * standing.looked.sums[0] ** 2 / np.sqrt(share)
+    if method.batch_size is not None:
+        return asked, bool(guided)
+    size = int(np.clip(2 ** np.ceil(np.log2(max(wanted, 1e-9))), FEWEST if guided else 1, MOST))
+    return replace(asked, method=replace(method, batch_size=size)), bool(guided)
+
+
+def seed_of(standing: Carried) -> int:
+    """Of the day: days share their rows, but no random numbers, so their errors are independent."""
+    if standing.day == 0:
+        return standing.question.seed
+    return int(np.random.SeedSequence([standing.question.seed, standing.day]).generate_state(1, np.uint64)[0])
+
+
+def _afresh(standing: Carried, asked: Question, why: str, report: Report) -> Result:
+    """All rows, as `estimate` would."""
+    question = replace(asked, **_rows_of(standing))
+    found = noted(question, answer(question, Known(), report))
+    return _with(standing, found, (*standing.told, why) if why else standing.told)
+
+
+def _rows_of(standing: Carried) -> dict[str, Any]:
+    """Data and weights as `estimate` takes them."""
+    arrays = jax.tree.map(lambda leaf: leaf[: standing.num_rows], standing.rows.memory.arrays)
+    if standing.question.weights is None:
+        return {"data": arrays, "weights": None}
+    weights = arrays[WEIGHT]
+    data = arrays[ROW] if ROW in arrays else {name: leaf for name, leaf in arrays.items() if name != WEIGHT}
+    return {"data": data, "weights": weights}
+
+
+def _settled(standing: Carried, asked: Question) -> Carried:
+    """About a centre that will do; without more passes than there is time for."""
+    begin("recentring")
+    with default_executor() as threads:
+        try:
+            return standing.settled(threads)
+        except OutOfTime:
+            return standing
+
+
+def _from_sums(standing: Carried, asked: Question, guided: bool, watch: Watch, report: Report) -> Result:
+    prepared = standing.prepared()
+    known = Known(target=standing.target, start=standing.start, num_rows=standing.num_rows)
+    known.placed, known.search = standing.placed(), standing.search
+    if prepared is not None:
+        known.prepared, known.centred = prepared, True
+        if guided and isinstance(asked.method, Anchored):
+            known.guide = partial(_guided, asked.method, standing)
+        known.decision = _still(standing.footing, asked, guided)
+    known.seconds = time.monotonic() - watch.started
+    found = answer(asked, known, report)
+    if known.decision is not None and found.status in UNSETTLED:
+        known.decision, fresh = None, found.status
+        known.evaluations = found.cost.evaluations
+        standing = replace(standing, footing=replace(standing.footing, decision=None))
+        standing = replace(standing, told=(*standing.told, f"tuning: anew, since paths as before were {fresh.name}"))
+        found = answer(asked, known, report)
+    decision = _decision_of(found, guided)
+    footing = standing.footing.after(found.cost.evaluations)
+    footing = replace(footing, decision=decision, probe=_probe_of(known, found), guided=guided)
+    question = replace(asked, method=standing.question.method, **_rows_of(standing))
+    return _with(replace(standing, footing=footing), noted(question, found), standing.told)
+
+
+def _guided(method: Anchored, standing: Carried, prepared: Prepared, *parts: Any) -> Prepared:
+    """With a control whose means are drawn; none about a centre of today, if they cannot be."""
+    found = method.guided(prepared, *parts)
+    if found.guide is None and np.isfinite(standing.footing.least):
+        raise AstrayError(found.setup_evaluations)
+    return found
+
+
+def _still(footing: Footing, asked: Question, guided: bool) -> Decision | None:
+    """Yesterday's decision, where today is asked for the same: what was found without a control says little of one."""
+    size = getattr(asked.method, "batch_size", None)
+    decision = footing.decision
+    same = decision is not None and (size is None or decision.batch_size == size) and footing.guided == guided
+    return decision if same else None
+
+
+def _decision_of(result: Result, guided: bool) -> Decision | None:
+    """How its paths ran, to be followed on the next day; None where they did not run well, or had no use of a control
+    that was drawn for them."""
+    if result.path_source is None or result.contraction is None or result.tuning is None:
+        return None
+    if result.status in UNSETTLED or result.contraction.slow:
+        return None
+    levels = result.path_source()
+    if guided and not levels.controlled:
+        return None
+    parts = levels.ladder, levels.batch_size, levels.is_alternative
+    return Decision(*parts, result.contraction, result.tuning, 0, uncontrolled=not levels.controlled)
+
+
+def _probe_of(known: Known, result: Result) -> Any:
+    probe = None if result.posterior is None else result.posterior.probe
+    return probe if probe is not None else (None if known.prepared is None else known.prepared.probe)
+
+
+def _with(standing: Carried, result: Result, told: tuple[str, ...]) -> Result:
+    """The result with the standing it leaves behind, and so every extension of it."""
+
+    def further(continuation: Any, **changes: Any) -> Result:
+        asked = read_changes(standing.question, **changes).applied(standing.question)
+        return _with(replace(standing, question=asked), continuation(**changes), told)
+
+    continuation = None if result.continuation is None else partial(further, result.continuation)
+    notes = (*told, *result.notes)
+    return replace(result, notes=notes, continuation=continuation, standing=standing)

@@ -1,0 +1,124 @@
+"""Doors: what `Result.update` and `Result.without` do, for rows as they were given.
+
+A fit by a formula encodes them as its own; where a category is new and asked for, room is made for it first (`levels`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallbayes.arrivals.days import answered, arrays_of, begun
+from tallbayes.arrivals.levels import with_levels
+from tallbayes.arrivals.standing import Carried
+from tallbayes.errors import InputError, explain
+from tallbayes.estimation.question import read_changes
+from tallbayes.formula.again.arriving import (
+    FormulaDoor,
+    encode_arriving,
+    read_arriving,
+    require_known,
+    unknown_levels,
+    without_groups,
+)
+from tallbayes.formula.fit import described
+from tallbayes.rows.sources import Joined
+
+if TYPE_CHECKING:
+    from tallbayes.results.result import Result
+
+NEW_LEVELS = ("refuse", "add")
+
+
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """Rows as they were given, and how they are to be read; of a model or a family all but the weights is empty."""
+
+    rows: Any
+    weights: Any = None
+    offset: Any = None
+    missing: str = "error"
+    new_levels: str = "refuse"
+
+
+def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
+    """All rows so far and these, as `Result.update` has it."""
+    standing, door = standing_of(result), result.door
+    changes = read_changes(standing.question, **_chosen(asked))
+    standing, door, arrays = read_given(standing, door, given)
+    after = standing.with_rows(arrays)
+    came, total = after.num_rows - standing.num_rows, after.num_rows
+    said = f"rows: {came:,} came on day {after.day}, {total:,} in all"
+    after = replace(after, question=changes.kept(standing.question), told=(*standing.told, *after.told, said))
+    found = answered(after, changes)
+    return found if door is None else described(_with_table(door, given), found)
+
+
+def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
+    """All rows so far but these, as `Result.without` has it."""
+    standing, door = standing_of(result), result.door
+    changes = read_changes(standing.question, **_chosen(asked))
+    standing, door, arrays = read_given(standing, door, replace(given, new_levels="refuse"))
+    after = standing.without(arrays)
+    gone, total = standing.num_rows - after.num_rows, after.num_rows
+    said = f"rows: {gone:,} withdrawn on day {after.day}, {total:,} left; nothing of them is in this fit or a later one"
+    after = replace(after, question=changes.kept(standing.question), told=(*after.told, said))
+    found = answered(after, changes)
+    # The tables that were given still have these rows.
+    return found if door is None else described(replace(door, table=None), found)
+
+
+def standing_of(result: Result) -> Carried:
+    """What a result stands on: carried since its last update, or made of its fit; it has nothing to say yet."""
+    if result.question is None:
+        got = "one loaded from a file, or made otherwise"
+        hint = "the fit in the process that has its rows: tb.fit or tb.estimate, and update from there"
+        raise InputError(explain("a result of this process, which still has its rows", got, hint))
+    if isinstance(result.standing, Carried):
+        return replace(result.standing, told=())
+    return begun(result.question, result)
+
+
+def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) -> tuple[Carried, Any, Any]:
+    """The rows as arrays, with the standing and the door that have room for them."""
+    if given.new_levels not in NEW_LEVELS:
+        raise InputError(explain(f"new_levels one of {NEW_LEVELS}", repr(given.new_levels), "new_levels='add'"))
+    if door is None:
+        if given.offset is not None or given.missing != "error":
+            hint = "the offset in row['offset'], and rows that are complete"
+            raise InputError(explain("offset and missing for a fit by a formula", "a model or a family", hint))
+        return standing, None, arrays_of(standing.question, given.rows, given.weights)
+    without_groups(door.encoding)
+    kept = door.table
+    weights = given.weights
+    if weights is None and kept is not None and isinstance(kept.weights, str):
+        weights = kept.weights
+    encoding, parsed, request, rows = read_arriving(
+        door.encoding, door.family, given.rows, weights, given.offset, given.missing
+    )
+    unknown = unknown_levels(encoding.coding, rows)
+    if unknown and given.new_levels == "add":
+        standing, door = with_levels(standing, door, {name: levels for name, (levels, _) in unknown.items()})
+    require_known(door.encoding.coding, rows)
+    arrays, found = encode_arriving(door.encoding, parsed, request, rows)
+    return standing, door, arrays_of(standing.question, arrays, found)
+
+
+def _with_table(door: FormulaDoor, given: GivenRows) -> FormulaDoor:
+    """With the table that came behind those of before."""
+    kept = door.table
+    if kept is None:
+        return door
+    weights, offset = kept.weights, kept.offset
+    if weights is not None and not isinstance(weights, str):
+        weights = np.concatenate([np.asarray(weights), np.asarray(given.weights)])
+    if offset is not None:
+        offset = np.concatenate([np.asarray(offset), np.asarray(given.offset)])
+    joined = replace(kept, data=Joined.of(kept.data, given.rows), weights=weights, offset=offset)
+    return replace(door, table=joined)
+
+
+def _chosen(asked: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if value is not None}

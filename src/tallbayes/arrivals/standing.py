@@ -1,0 +1,219 @@
+"""The standing: all that is carried from one day to the next, as one value, and what a day makes of it.
+
+    rows       a table in memory that grows in place              `memory`
+    order      the list that paths read runs of                   `order`
+    centre     sums over rows at theta_0                          `centre`
+    looked     sums of what single rows can do                    `sizes`
+    footing    what pilots and a probe have found: the ladder, how paths contract on it, the tails
+
+Nothing of an answer is carried: every day is sampled afresh, from sums that are exact, on random numbers of its own. So
+errors do not add up, and those of different days are independent. A standing of few rows has no centre yet: they are
+answered by weights, which read all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import expand
+from tallbayes.anchor.mode import anchor_at, curvature_of, find_anchor, settle
+from tallbayes.anchor.probe import Probe
+from tallbayes.anchor.sums import Curvature
+from tallbayes.arrivals.centre import Expanded, moved_along
+from tallbayes.arrivals.memory import Growing
+from tallbayes.arrivals.order import Order, contents, never_there
+from tallbayes.arrivals.sizes import Sizes, sizes_of
+from tallbayes.errors import PosteriorError
+from tallbayes.estimation.question import Question
+from tallbayes.estimator.decisions import Decision
+from tallbayes.model.model import Target
+from tallbayes.moments import Floats
+from tallbayes.programs.later import jax
+from tallbayes.rows.table import Table, make_table
+from tallbayes.setup.preparation import Placed, Prepared
+from tallbayes.setup.record import Search
+from tallbayes.workers.executors import Executor
+
+# Programs for a day's rows are compiled for so many places, and twice as many wherever that is too few.
+DAY_ROOM = 1024
+# What another centre takes: passes over all rows, and a probe.
+PASSES, PROBED = 3, 400_000
+
+
+@dataclass(frozen=True, eq=False)
+class Footing:
+    """What was found by pilots and a probe about the centre, and holds until that moves; pilots with a drawn control or
+    without.
+
+    Of the gradients of its days, the `least`, and what was `extra`: it has bought another centre when that would have
+    been as dear.
+    """
+
+    decision: Decision | None = None
+    probe: Probe | None = None
+    guided: bool = False
+    least: float = np.inf
+    extra: float = 0.0
+
+    def after(self, gradients: int) -> Footing:
+        """A day on, of so many gradients."""
+        least = min(self.least, gradients)
+        return replace(self, least=least, extra=self.extra + gradients - least)
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """All rows so far, and what was learnt of them; `day` counts what came and went since the first fit.
+
+    `start` is where a climb begins if nothing better is known. `read` are the rows that the last day has read before
+    its first path, `told` what it has to say.
+    """
+
+    question: Question
+    target: Target
+    start: Floats
+    precision: str
+    rows: Growing
+    day: int = 0
+    order: Order | None = None
+    centre: Expanded | None = None
+    looked: Sizes = Sizes()
+    footing: Footing = Footing()
+    search: Search = ((), ())
+    read: int = 0
+    told: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> Table:
+        return self.rows.table
+
+    @property
+    def num_rows(self) -> int:
+        return self.rows.num_rows
+
+    def anchor(self) -> Anchor | None:
+        """The Gaussian about theta_0, as its sums have it now."""
+        return None if self.centre is None else self.centre.anchor(self.target)
+
+    def placed(self) -> Placed:
+        """As the walk has it when rows are where paths can read them."""
+        return Placed(self.target, self.table, self.start, self.precision, self.question.method.precision)
+
+    def prepared(self) -> Prepared | None:
+        """As the walk has it when set-up is done; None where there is no centre."""
+        anchor = self.anchor()
+        if anchor is None or self.order is None:
+            return None
+        anchor = replace(anchor, passes=self.read / self.num_rows, reason="carried on as rows came")
+        precision = self.precision, self.question.method.precision
+        parts = self.target, self.table, anchor, self.read, *precision
+        return Prepared(*parts, self.order.listing(), self.footing.probe)
+
+    def with_rows(self, arrays: Any) -> Carried:
+        """A day on which rows came, as arrays like those that were fitted."""
+        table = self._of_a_day(arrays)
+        here = replace(self._next_day(), rows=self.rows.grown(arrays))
+        if self.centre is None or self.order is None:
+            return here
+        centre = self.centre.plus(self.centre.over(self.target, table))
+        here = replace(here, centre=centre, read=table.num_rows)
+        anchor = here.anchor()
+        if anchor is None:
+            return here._lost()
+        found = sizes_of(self.target, table, anchor)
+        looked = self.looked.plus(found)
+        numbers = np.arange(self.num_rows, here.num_rows, dtype=np.int32)
+        order = self.order.with_rows(contents(_leaves(table)), numbers, looked.copies(found))
+        return replace(here, order=order, looked=looked, read=2 * table.num_rows)
+
+    def without(self, arrays: Any) -> Carried:
+        """A day on which rows were withdrawn; refused where any of them was never there."""
+        table = self._of_a_day(arrays)
+        hashes = contents(_leaves(table))
+        order = self.order or self._order_of_all(np.ones(self.num_rows, np.int64))
+        order, gone = order.without(hashes)
+        self._require_equal(hashes, _leaves(table), gone)
+        rows, moved, holes = self.rows.without(gone)
+        rows.forget()
+        here = replace(self._next_day(), rows=rows, read=table.num_rows)
+        if self.centre is None:
+            return here
+        centre = self.centre.minus(self.centre.over(self.target, table))
+        here = replace(here, centre=centre, order=order.renumbered(moved, holes))
+        anchor = here.anchor()
+        if anchor is None:
+            return here._lost()
+        looked = self.looked.minus(sizes_of(self.target, table, anchor))
+        return replace(here, looked=looked, read=2 * table.num_rows)
+
+    def settled(self, executor: Executor | None) -> Carried:
+        """With rows expanded anew where a pass finds the mode, if that is far or has been paid for, or if there is no
+        centre; as it is otherwise."""
+        anchor = self.anchor()
+        paid = self.footing.extra > PASSES * self.num_rows + PROBED
+        if anchor is not None and self.centre is not None and not paid and not self.centre.is_far(anchor):
+            return self
+        anchor = self._found(executor) if anchor is None else moved_along(self.target, self.table, anchor, executor)
+        return self._about(Expanded.of(self.target, anchor), round(anchor.passes * self.num_rows))
+
+    def _found(self, executor: Executor | None) -> Anchor:
+        """The mode, from where a centre was lost or from the start."""
+        try:
+            first = anchor_at(expand(self.target, self.table, self.start, executor), 1.0, self.num_rows)
+            if first.is_proper:
+                return settle(self.target, self.table, first, executor)
+        except (PosteriorError, np.linalg.LinAlgError):
+            pass
+        return find_anchor(self.target, self.table, self.start, executor)
+
+    def _about(self, centre: Expanded, read: int) -> Carried:
+        """About another centre, with all rows looked at once more, and nothing carried over of pilots and probes."""
+        here = replace(self, centre=centre, start=centre.theta, footing=Footing())
+        anchor = here.anchor()
+        assert anchor is not None
+        found = sizes_of(self.target, self.table, anchor)
+        looked = Sizes().plus(found)
+        order = self._order_of_all(looked.copies(found))
+        told = (*self.told, f"centre: moved to the mode of {self.num_rows:,} rows, by passes over all of them")
+        return replace(here, order=order, looked=looked, read=self.read + read + self.num_rows, told=told)
+
+    def _order_of_all(self, copies: np.ndarray) -> Order:
+        hashes = contents(self.rows.leaves(0, self.num_rows))
+        return Order.empty().with_rows(hashes, np.arange(self.num_rows, dtype=np.int32), copies)
+
+    def _next_day(self) -> Carried:
+        return replace(self, day=self.day + 1, read=0, told=())
+
+    def _lost(self) -> Carried:
+        """Where the log posterior is not curved downwards any more, a centre is looked for anew."""
+        start = self.start if self.centre is None else self.centre.theta
+        return replace(self, centre=None, order=None, start=start)
+
+    def _of_a_day(self, arrays: Any) -> Table:
+        """Some rows in a table of their own, in the types of all."""
+        arrays = self.rows.converted(arrays)
+        return make_table(arrays, self.precision, False, self.table.units, DAY_ROOM)
+
+    def _require_equal(self, hashes: np.ndarray, leaves: list[np.ndarray], gone: np.ndarray) -> None:
+        """Hashes tell rows apart with near certainty; their numbers do with certainty."""
+        own = [leaf[gone] for leaf in self.rows.leaves(0, self.num_rows)]
+        theirs, ours = np.argsort(hashes, kind="stable"), np.argsort(contents(own), kind="stable")
+        differ = np.zeros(len(gone), bool)
+        for mine, given in zip(own, leaves, strict=True):
+            differ |= np.any((mine[ours] != given[theirs]).reshape(len(gone), -1), axis=1)
+        if differ.any():
+            raise never_there(int(differ.sum()), len(hashes))
+
+
+def _leaves(table: Table) -> list[np.ndarray]:
+    return [np.asarray(leaf)[: table.num_rows] for leaf in jax.tree.leaves(table.rows)]
+
+
+def carries_on(question: Question, target: Target, start: Floats, search: Search) -> bool:
+    """Whether sums at a centre say all that is needed: one mode, a Hessian that is a matrix, the usual method."""
+    is_plain = target.integrated is None and target.shrinkage is None and not search[0]
+    return bool(is_plain and question.method.anchored and curvature_of(target, start) is Curvature.DENSE)
