@@ -1,7 +1,7 @@
 """Data sets drawn from the families' own priors, in NumPy alone: what the families are judged by.
 
     coefficients_j ~ N(0, scale_j^2),   intercept ~ N(0, 0.5^2),   noise scale and overdispersion ~ |N(0, 1)|
-    log shape ~ N(0, s^2),   log precision ~ N(2, 1),   cut points N(0, 1.5^2) in their order,   chances of a zero uniform
+    log shape ~ N(0, s^2),   log precision ~ N(2, 1),   cut points N(0, 1.5^2) in order,   chances of a zero uniform
     x ~ N(0, I),   eta = x . coefficients + intercept + offset,   y ~ p(. | eta)
 
 The scales of the columns rise from a tenth of the widest one: where the prior is narrow it decides the posterior, where
@@ -52,8 +52,8 @@ def in_order(rng: np.random.Generator) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A family, the widest prior scale of its coefficients, and how y is drawn given eta and the extra parameters, which
-    come from `extras`. Where y is not all of a response, it is told by name."""
+    """A family, the widest prior scale of its coefficients, and how y is drawn given eta and the extra parameters,
+    which come from `extras`. Where y is not all of a response, it is told by name."""
 
     family: Callable[..., tb.Model]
     respond: Callable[[np.random.Generator, np.ndarray, Truth], np.ndarray | Rows]
