@@ -102,7 +102,7 @@ def width_at_mode(regression: PlainRegression) -> float | None:
     value, slope = excess.curve(theta[place])
     width = rounded_width(min(excess.prior.scale, MODES_WIDE * float(value)))
     sd = float(slope) / np.sqrt(here.curvature[place, place])
-    return width if width > FAR_WIDTHS * excess.width and sd > WELL_KNOWN * value else None
+    return width if value > FAR_WIDTHS * excess.width and sd > WELL_KNOWN * value else None
 
 
 def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, seed: int = 0) -> bool:
