@@ -168,11 +168,12 @@ class PlainRegression:
         return value, slope, back.transpose(0, 2, 1) @ bend.reshape(n, k, k) @ back
 
     def _point(self, theta: Floats) -> Floats:
-        """L along every predictor where it is to be next to nothing."""
-        scale = self.unit
-        if self.layout.extras and np.isfinite(self.unit):
-            scale = min(scale, float(np.exp(np.clip(theta[-1], -300, 300))))
-        lengths = np.full(self.layout.size, POINT * (scale if np.isfinite(scale) else 1.0))
+        """L along every predictor where it is to be next to nothing: beside the noise, or what a shape or a precision
+        leaves of it."""
+        scale = self.unit if np.isfinite(self.unit) else 1.0
+        if self.extras and self.extras[-1].space == "positive":
+            scale = min(scale, float(np.exp(np.clip(self.extras[-1].loose * theta[-1], -300, 300))))
+        lengths = np.full(self.layout.size, POINT * scale)
         lengths[self.layout.size - self.layout.extras :] = POINT
         return lengths
 
