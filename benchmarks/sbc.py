@@ -364,6 +364,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=lines.WORKERS)
     parser.add_argument("--max-seconds", type=float, default=120.0, help="for one run, whose status then says so")
     parser.add_argument("--ladder", action="store_true", help="where weights of later families do not do")
+    parser.add_argument("--stored", action="store_true", help="sum up what there is")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     path, document_path = given.out / "sbc.jsonl", given.out / "sbc.json"
@@ -372,7 +373,7 @@ def main() -> None:
     done = [case for case in CASES if before.get(case, {}).get("runs", 0) >= given.datasets]
     asked = given.case or [case for case in CASES if case not in done]
     keys = [Key(case, number) for case in asked for number in range(given.datasets)]
-    if keys:
+    if keys and not given.stored:
         lines.complete(keys, path, partial(run, given.max_seconds, given.ladder), given.workers)
     stored = lines.read(path, Key)
     runs = {case: {key.number: each for key, each in sorted(stored.items()) if key.case == case} for case in CASES}
