@@ -7,7 +7,7 @@
 That holds for the right posterior and says something of every part of it: prior, likelihood, constraints, sampler.
 Every u_j is known to an RMSE of 0.02, which widens its distribution by half a percent. Families of `LATER` are fitted
 to 100 rows to 0.05 sds by weights, and ranks are read off the posterior. Where weights hand over to the ladder, which
-is a question of the rows alone, the run ends there and is not judged, unless --ladder is given. The tests:
+is a question of rows and draws, the run ends there and is not judged, unless --ladder is given. The tests:
 
     a parameter     Kolmogorov and Smirnov's, over its data sets, which are independent
     a family        Hotelling's T^2 of shift and spread, E P_1(u) = E P_2(u) = 0 (Legendre), both averaged over the
