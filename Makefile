@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk bench-arrivals \
+.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk bench-arrivals bench-priors-sbc bench-families \
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -55,6 +55,8 @@ help:
 	@echo "make bench-mixed       mixed models beside lme4, glmmTMB, GPBoost, statsmodels and NUTS (resumable, hours)"
 	@echo "make bench-mixed-scale memory and seconds of mixed models on disk, 10^6 and 10^7 rows (resumable, half an hour)"
 	@echo "make bench-mixed-sbc   simulation-based calibration of mixed models: scales near 0, groups of one row (resumable, hours)"
+	@echo "make bench-priors-sbc  simulation-based calibration of stated and of shrinkage priors (resumable)"
+	@echo "make bench-families    later families and stated priors beside SciPy's densities: RMSE and coverage over seeds (resumable)"
 	@echo "make bench-mixed-crossed  crossed and nested effects beside long runs of NumPyro's NUTS (resumable, half an hour)"
 	@echo "make bench-galleries   models of PyMC's and bambi's galleries beside their own NUTS (resumable, a quarter of an hour)"
 	@echo "make mixed-peers       look for R's lme4 and glmmTMB and for GPBoost, and install them where that is allowed"
@@ -247,6 +249,12 @@ bench-mixed-scale: $(BENCH_STAMP)
 
 bench-mixed-sbc: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/mixed_sbc.py
+
+bench-priors-sbc: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/priors_sbc.py
+
+bench-families: $(BENCH_STAMP)
+	@$(BIN)/python benchmarks/family_calibration.py
 
 bench-mixed-crossed: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/mixed_crossed.py

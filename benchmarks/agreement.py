@@ -77,7 +77,9 @@ def numpyro_family(name: str, rows: Any) -> None:
     scales = np.broadcast_to(simulation.scales(DIMENSION), (*simulation.heads, DIMENSION))
     coefficients = numpyro.sample("coefficients", dist.Normal(0.0, scales))
     intercept = numpyro.sample("intercept", dist.Normal(0.0, INTERCEPT_SCALE * np.ones(simulation.heads)))
-    extra = simulation.extra and numpyro.sample(simulation.extra, dist.HalfNormal(EXTRA_SCALE))
+    extra = None
+    for each in simulation.extras:
+        extra = numpyro.sample(each, dist.HalfNormal(EXTRA_SCALE))
     eta = rows["x"] @ coefficients.T + intercept + rows.get("offset", 0.0)
     whole = name == "multinomial"
     numpyro.sample("y", RESPONSES[name](eta, extra), obs=rows["y"].astype(int) if whole else rows["y"])

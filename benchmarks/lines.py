@@ -1,6 +1,7 @@
 """Runs as lines of a file: each a JSON object, written as soon as it is done, and not run again while it stands there.
 
-Two processes, each on one core, share what is missing. A run is found by its key, a NamedTuple whose fields are among
+Two processes, each on one core, share what is missing; of 0 workers this one runs all. A run is found by its key, a
+NamedTuple whose fields are among
 those of the line.
 """
 
@@ -11,7 +12,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -43,17 +44,27 @@ def complete(keys: list[Any], path: Path, run: Callable[[Any], dict[str, Any]], 
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.read_bytes().endswith(b"\n"):
         path.write_bytes(path.read_bytes() + b"\n")
+    with path.open("a") as store:
+        for number, (key, each) in enumerate(_results(missing, run, workers), 1):
+            store.write(json.dumps(key._asdict() | each | {"commit": commit}) + "\n")
+            store.flush()
+            if number % TELL_EVERY == 0 or number == len(missing):
+                told = " ".join(map(str, key))
+                print(f"{number}/{len(missing)}: {told} {each['status']}", file=sys.stderr, flush=True)
+
+
+def _results(
+    missing: list[Any], run: Callable[[Any], dict[str, Any]], workers: int
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Keys and their lines, as they come."""
+    if workers == 0:
+        yield from ((key, run(key)) for key in missing)
+        return
     context = multiprocessing.get_context("spawn")
-    with path.open("a") as store, ProcessPoolExecutor(workers, mp_context=context) as executor:
+    with ProcessPoolExecutor(workers, mp_context=context) as executor:
         futures = {executor.submit(run, key): key for key in missing}
         try:
-            for number, future in enumerate(as_completed(futures), 1):
-                key, each = futures[future], future.result()
-                store.write(json.dumps(key._asdict() | each | {"commit": commit}) + "\n")
-                store.flush()
-                if number % TELL_EVERY == 0 or number == len(missing):
-                    told = " ".join(map(str, key))
-                    print(f"{number}/{len(missing)}: {told} {each['status']}", file=sys.stderr, flush=True)
+            yield from ((futures[future], future.result()) for future in as_completed(futures))
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise

@@ -5,7 +5,9 @@
     theta* ~ prior,   rows ~ p(. | theta*),   u_j = P(theta_j < theta*_j | rows),   u_j uniform on [0, 1]
 
 That holds for the right posterior and says something of every part of it: prior, likelihood, constraints, sampler.
-Every u_j is known to an RMSE of 0.02, which widens its distribution by half a percent. The tests:
+Every u_j is known to an RMSE of 0.02, which widens its distribution by half a percent. Families of `LATER` are fitted
+to 100 rows to 0.05 sds by weights, and ranks are read off the posterior. Where weights hand over to the ladder, which
+is a question of rows and draws, the run ends there and is not judged, unless --ladder is given. The tests:
 
     a parameter     Kolmogorov and Smirnov's, over its data sets, which are independent
     a family        Hotelling's T^2 of shift and spread, E P_1(u) = E P_2(u) = 0 (Legendre), both averaged over the
@@ -14,27 +16,32 @@ Every u_j is known to an RMSE of 0.02, which widens its distribution by half a p
 All tests of all families together give a false alarm in 1% (Bonferroni). The controls have a wrong prior or a wrong
 likelihood, and must be found out. All runs that say how accurate they are count, converged or not.
 Every run is a line of benchmarks/results/sbc.jsonl, and what is there is not run again: delete the file after the
-sampler has changed. The summary is printed and written to benchmarks/results/sbc.json, the figure to sbc.svg.
+sampler has changed. The summary is printed and written to benchmarks/results/sbc.json, where cases without such a line
+stay as they are, and those are not run that are there with as many data sets. The figure, sbc.svg, has those with
+lines.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import jax
 import lines
 import numpy as np
 from scipy.special import eval_legendre
 from scipy.stats import f, kstest, kstwo
-from simulations import SIMULATIONS
+from simulations import LATER, SIMULATIONS, Simulation
 
 import tallbayes as tb
 from tallbayes.experiments import style
@@ -46,7 +53,44 @@ TOLERANCE = 0.02
 FALSE_ALARM = 0.01
 NARROW, LIGHT = "control: logistic, prior half as wide", "control: student_t, 8 degrees of freedom for 4"
 CONTROLS = {NARROW: "logistic", LIGHT: "student_t"}
-CASES = (*SIMULATIONS, *CONTROLS)
+LATER_ROWS, LATER_TOLERANCE, LATER_SEED, FEW_DRAWS = 100, 0.05, 3, 4_096
+
+
+def _without(name: str, rows: dict[str, Any]) -> dict[str, Any]:
+    return {key: each for key, each in rows.items() if key not in (name, "upper")}
+
+
+class Wrong(NamedTuple):
+    """A control: what it is a control of, and the wrong model or rows that it is fitted with."""
+
+    of: str
+    model: Callable[[Simulation], tb.Model]
+    rows: Callable[[dict[str, Any]], dict[str, Any]] = dict
+
+
+def right(simulation: Simulation) -> tb.Model:
+    return simulation.model(DIMENSION)
+
+
+def other_family(name: str) -> Callable[[Simulation], tb.Model]:
+    return lambda simulation: replace(simulation, family=getattr(tb.families, name)).model(DIMENSION)
+
+
+def other_options(**options: Any) -> Callable[[Simulation], tb.Model]:
+    return lambda simulation: replace(simulation, options=simulation.options | options).model(DIMENSION)
+
+
+WRONG = {
+    "control: ordinal, probit for logit": Wrong("ordinal", other_family("ordinal_probit")),
+    "control: beta, prior half as wide": Wrong("beta", lambda simulation: simulation.model(DIMENSION, 0.5)),
+    "control: weibull, censoring left out": Wrong("weibull", right, partial(_without, "censored")),
+    "control: zero_inflated_poisson, no inflation": Wrong("zero_inflated_poisson", other_family("poisson")),
+    "control: hurdle_negative_binomial, not truncated": Wrong(
+        "hurdle_negative_binomial", other_family("zero_inflated_negative_binomial")
+    ),
+    "control: quantile, level 0.7 for 0.8": Wrong("quantile", other_options(level=0.7)),
+}
+CASES = (*SIMULATIONS, *CONTROLS, *LATER, *WRONG)
 
 
 class Key(NamedTuple):
@@ -74,7 +118,7 @@ class Summary:
 
     @property
     def is_control(self) -> bool:
-        return self.case in CONTROLS
+        return self.case.startswith("control")
 
     @property
     def least_p(self) -> float:
@@ -103,13 +147,78 @@ def below(beyond: Any) -> Any:
     return jax.tree.map(lambda each: (each < 0) * 1.0, beyond)
 
 
+def simulate_later(case: str, number: int) -> tuple[Any, Any]:
+    """The same of a family of `LATER`."""
+    name = WRONG[case].of if case in WRONG else case
+    rng = np.random.default_rng([LATER_SEED, list(LATER).index(name), number])
+    return LATER[name].draw(rng, LATER_ROWS, DIMENSION)
+
+
+def rank_of(posterior: Any, place: int, name: str, truth: float) -> tuple[float, float]:
+    """P(theta < truth) and its error; by weighted draws where it is no line in R^d, so that nothing is compiled."""
+    reading = posterior.reading
+    if posterior.weighted is None or (reading is not None and reading.line(place) is not None):
+        found = posterior.probability({name: 1.0}, below=truth)
+        return float(found.flat_value[0]), float(found.flat_error[0])
+    share = float(np.mean(posterior.draws(FEW_DRAWS)[0][:, place] < truth))
+    weights = posterior.weighted.posterior
+    effective = np.sum(weights) ** 2 / np.sum(weights**2)
+    return share, float(np.sqrt(share * (1 - share) / effective))
+
+
+def ranked(model: tb.Model, rows: Any, truth: dict[str, Any], tolerance: float, **given: Any) -> dict[str, Any]:
+    """Ranks as the posterior says them, of all parameters that `truth`, by name, knows of."""
+    try:
+        result = tb.estimate(model, rows, tolerance=tolerance, **given)
+    except tb.TallbayesError as error:
+        return {"status": type(error).__name__, "message": str(error)}
+    told = {
+        "status": result.status.name,
+        "method": type(result.method).__name__,
+        "seconds": round(result.cost.seconds, 3),
+        "notes": list(result.notes),
+    }
+    if result.posterior is None:
+        return told
+    known = {
+        f"{name}[{i}]" if np.ndim(value) else name: float(each)
+        for name, value in truth.items()
+        for i, each in enumerate(np.ravel(value))
+    }
+    names = {name: place for place, name in enumerate(result.posterior.labels) if name in known}
+    found = [rank_of(result.posterior, place, name, known[name]) for name, place in names.items()]
+    ranks, errors = zip(*found, strict=True)
+    return told | {"names": list(names), "ranks": ranks, "errors": errors, "truth": [known[name] for name in names]}
+
+
+class HandedOverError(tb.TallbayesError):
+    """Weights did not do."""
+
+
+@contextmanager
+def weights_alone(family: str) -> Iterator[None]:
+    """Nothing is compiled for a ladder, which takes longer than a hundred data sets by weights."""
+
+    def refuse(*_: Any) -> Any:
+        raise HandedOverError("the ladder was to go on")
+
+    # Weights of cut points are made by compiled programs, on the way to the ladder.
+    is_compiled = family.startswith("ordinal")
+    place = (tb.Anchored, "prepare") if is_compiled else (import_module("tallbayes.estimation.estimate"), "walk")
+    with patch.object(*place, refuse):
+        yield
+
+
 @cache
 def worker_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1)
 
 
-def run(max_seconds: float, key: Key) -> dict[str, Any]:
+def run(max_seconds: float, ladder: bool, key: Key) -> dict[str, Any]:
     """One data set. The truth is an array of the model's units, so that the next one compiles nothing."""
+    if key.case not in (*SIMULATIONS, *CONTROLS):
+        with nullcontext() if ladder else weights_alone(WRONG.get(key.case, Wrong(key.case, right)).of):
+            return run_later(max_seconds, key)
     truth, rows = simulate(*key)
     model = replace(fitted_model(key.case), report=beyond_truth, units=truth)
     try:
@@ -131,6 +240,15 @@ def run(max_seconds: float, key: Key) -> dict[str, Any]:
         "evaluations": result.cost.evaluations,
         "seconds": round(result.cost.seconds, 3),
     }
+
+
+def run_later(max_seconds: float, key: Key) -> dict[str, Any]:
+    """One data set of `LATER`, or of a control of one."""
+    truth, rows = simulate_later(*key)
+    wrong = WRONG.get(key.case, Wrong(key.case, right))
+    return ranked(
+        wrong.model(LATER[wrong.of]), wrong.rows(rows), truth, LATER_TOLERANCE, seed=key.number, max_seconds=max_seconds
+    )
 
 
 def ranks_of(runs: Iterable[dict[str, Any]]) -> np.ndarray:
@@ -173,6 +291,20 @@ def summarise(case: str, runs: dict[int, dict[str, Any]]) -> Summary:
         seconds=float(np.median(seconds)),
         most_seconds=float(np.max(seconds)),
     )
+
+
+def with_stored(
+    runs: dict[str, dict[int, dict[str, Any]]], before: dict[str, dict[str, Any]], cases: Iterable[str]
+) -> list[Summary]:
+    """Of runs, and of what was stored `before` where there are none."""
+    fields = Summary.__dataclass_fields__
+    return [
+        summarise(case, runs[case])
+        if case in runs
+        else Summary(**{name: value for name, value in before[case].items() if name in fields})
+        for case in cases
+        if case in runs or case in before
+    ]
 
 
 def threshold(summaries: list[Summary]) -> float:
@@ -228,31 +360,40 @@ def draw(summaries: list[Summary], ranks: dict[str, np.ndarray]) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description="simulation-based calibration of the families")
     parser.add_argument("--datasets", type=int, default=100)
-    parser.add_argument("--case", choices=CASES, nargs="+", default=CASES)
+    parser.add_argument("--case", choices=CASES, nargs="+", help="all that are missing by default")
+    parser.add_argument("--workers", type=int, default=lines.WORKERS)
     parser.add_argument("--max-seconds", type=float, default=120.0, help="for one run, whose status then says so")
+    parser.add_argument("--ladder", action="store_true", help="where weights of later families do not do")
+    parser.add_argument("--stored", action="store_true", help="sum up what there is")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    path = given.out / "sbc.jsonl"
-    keys = [Key(case, number) for case in given.case for number in range(given.datasets)]
-    lines.complete(keys, path, partial(run, given.max_seconds))
+    path, document_path = given.out / "sbc.jsonl", given.out / "sbc.json"
+    told = json.loads(document_path.read_text()) if document_path.exists() else {"rows": []}
+    before = {row["case"]: row for row in told["rows"]}
+    done = [case for case in CASES if before.get(case, {}).get("runs", 0) >= given.datasets]
+    asked = given.case or [case for case in CASES if case not in done]
+    keys = [Key(case, number) for case in asked for number in range(given.datasets)]
+    if keys and not given.stored:
+        lines.complete(keys, path, partial(run, given.max_seconds, given.ladder), given.workers)
     stored = lines.read(path, Key)
     runs = {case: {key.number: each for key, each in sorted(stored.items()) if key.case == case} for case in CASES}
-    runs = {case: each for case, each in runs.items() if each}
-    summaries = [summarise(case, each) for case, each in runs.items()]
+    runs = {case: each for case, each in runs.items() if any(one.get("ranks") for one in each.values())}
+    summaries = with_stored(runs, before, CASES)
     print(show(summaries))
+    commits = {each["commit"] for each in stored.values()} | set(told.get("settings", {}).get("commits", ()))
     document = {
         "settings": {
             "num_rows": NUM_ROWS, "dimension": DIMENSION, "seed": SEED, "absolute_tolerance": TOLERANCE,
+            "num_rows_later": LATER_ROWS, "tolerance_later": LATER_TOLERANCE, "seed_later": LATER_SEED,
             "max_seconds": given.max_seconds, "false_alarm": FALSE_ALARM, "red_below": threshold(summaries),
-            "commits": sorted({each["commit"] for each in stored.values()}),
+            "commits": sorted(commits),
         },
         "versions": {name: version(name) for name in ("tallbayes", "jax", "jaxlib", "numpy", "scipy")},
         "rows": [asdict(each) | {"red": each.least_p < threshold(summaries)} for each in summaries],
     }  # fmt: skip
-    (given.out / "sbc.json").write_text(json.dumps(document, indent=1) + "\n")
-    style.save_svg(
-        draw(summaries, {case: ranks_of(each.values()) for case, each in runs.items()}), given.out / "sbc.svg"
-    )
+    document_path.write_text(json.dumps(document, indent=1) + "\n")
+    drawn = [each for each in summaries if each.case in runs]
+    style.save_svg(draw(drawn, {case: ranks_of(each.values()) for case, each in runs.items()}), given.out / "sbc.svg")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 
 import tallbayes as tb
 from tallbayes.errors import DataError, InputError, ModelError
+from tallbayes.estimation import small
 from tallbayes.model import constraints
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.families import FAMILIES
@@ -182,6 +183,30 @@ def test_an_overdispersion_of_nothing_is_that_of_a_grid() -> None:
         found = result["mean"].value[name], result["sd"].value[name]
         assert abs(float(np.squeeze(found[0])) - mean) < 0.05 * sd
         assert abs(float(np.squeeze(found[1])) - sd) < 0.05 * sd
+
+
+def test_another_width_of_an_excess_is_the_same_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of few rows that speak for an excess: answers of weights, and of programs compiled afterwards, are those of the
+    width without a look at the mode, within five standard errors of both."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(ROWS, 1))
+    y = rng.poisson(np.exp(0.8 + 0.5 * x[:, 0]) * rng.gamma(1.25, 0.8, size=ROWS)).astype(float)
+
+    def answers() -> tuple[Any, ...]:
+        model = made("negative_binomial", intercept_scale=1.0)
+        result = tb.estimate(model, {"x": x, "y": y}, tolerance=0.02, seed=1)
+        assert result.converged
+        assert result.posterior is not None
+        square = result.posterior.expectation(lambda theta: theta["overdispersion"] ** 2)
+        return result.posterior.reading, *(result[each] for each in ("mean", "sd")), square
+
+    reading, *found = answers()
+    monkeypatch.setattr(small, "width_at_mode", lambda regression: None)
+    before, *exact = answers()
+    assert reading.excess_width > 2 * before.excess_width
+    for one, other in zip(found, exact, strict=True):
+        error = np.hypot(one.flat_error, other.flat_error)
+        assert np.all(np.abs(one.flat_value - other.flat_value) < 5 * error)
 
 
 def test_a_width_follows_from_the_rows() -> None:

@@ -136,3 +136,30 @@ def test_rules_are_exact_up_to_the_fifth_degree(dimension: int) -> None:
     np.testing.assert_allclose(weights @ nodes**4, 3.0, rtol=1e-12)
     if dimension > 1:
         assert weights @ (nodes[:, 0] ** 2 * nodes[:, 1] ** 2) == pytest.approx(1.0)
+
+
+PRECISE: dict[str, tuple[np.ndarray, float]] = {
+    "gamma": (RNG.gamma(1e4, np.exp(ETA) / 1e4), np.log(1e4)),
+    "beta": (RNG.beta(1e4 / (1 + np.exp(-ETA)), 1e4 / (1 + np.exp(ETA))), np.log(1e4)),
+    "weibull": (np.exp(ETA) * RNG.weibull(60.0, size=ROWS), np.log(60.0)),
+    "log_normal": (np.exp(ETA + 0.01 * RNG.standard_normal(ROWS)), np.log(0.01)),
+}
+
+
+@pytest.mark.parametrize("name", PRECISE)
+def test_derivatives_at_a_point_are_of_a_point_however_little_a_row_scatters(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slope and the bend along the extra are those of differences; the control takes 0.02 for next to nothing, and
+    what that adds to residuals for noise."""
+    y, place = PRECISE[name]
+    regression = plain(getattr(tb.families, name)(), {"x": X, "y": y})
+    theta = np.array([0.5, -0.3, 0.2, place])
+    step = 1e-3 * np.array([0.0, 0.0, 0.0, 1.0])
+    below, here, above = regression.log_density(np.array([theta - step, theta, theta + step]))
+    slope, bend = (above - below) / (2 * step[-1]), -(above - 2 * here + below) / step[-1] ** 2
+    found = regression.at(theta)
+    assert abs(found.gradient[-1] - slope) < 0.05 * np.sqrt(bend)
+    assert found.curvature[-1, -1] == pytest.approx(bend, rel=0.05)
+    monkeypatch.setattr(PlainRegression, "_point", lambda self, theta: np.full(2, 0.02))
+    assert abs(regression.at(theta).gradient[-1] - slope) > np.sqrt(bend)

@@ -26,6 +26,7 @@ from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.model import Model
 from tallbayes.model.observables import Observables
 from tallbayes.model.parts.extras import ExtraPart
+from tallbayes.model.parts.making import with_width
 from tallbayes.model.weights import weigh
 from tallbayes.moments import Floats
 from tallbayes.posterior.coordinates import Entries, Part, Reading
@@ -36,7 +37,15 @@ from tallbayes.results.result import Result
 from tallbayes.setup.preparation import check_data, place
 from tallbayes.structure import Structure
 from tallbayes.watch import aside, begin, watching
-from tallbayes.weighing.balance import STARTS, another_mode, balanced, endless_tails, find_mode, whitening_of
+from tallbayes.weighing.balance import (
+    STARTS,
+    another_mode,
+    balanced,
+    endless_tails,
+    find_mode,
+    whitening_of,
+    width_at_mode,
+)
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 from tallbayes.weighing.replicates import Replicated, replicate_block
@@ -161,6 +170,11 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         return HandedOver()
     begin("mode")
     regression = plain_regression(model, rows, unit_of(model, rows))
+    other = width_at_mode(regression)
+    if other is not None:
+        asked = replace(asked, model=with_width(asked.model, other))
+        model, rows = aside(checked_rows, asked)
+        regression = plain_regression(model, rows, unit_of(model, rows))
     try:
         found = aside(_centred, regression, model, asked.seed)
     except np.linalg.LinAlgError:

@@ -160,7 +160,7 @@ def _remade(
 ) -> Model:
     """The family's model for rows that were encoded otherwise."""
     design = Design(rows, None, 0, encoding, ())
-    stated = read_priors(priors, design, unknown_extras(family, chosen))
+    stated = read_priors(priors, design, unknown_extras(family, chosen, design))
     scales = coefficient_scales(prior_scale, design.names)
     return make_model(family, make, design, scales, intercept_scale, chosen, stated, group_scale)
 

@@ -249,7 +249,9 @@ class Problem:
     def remainders(self, block: int) -> Floats:
         """u, r(u) and r(-u) on the rows of one batch, (paths, 3, d)."""
         with jax.enable_x64(True):
-            words = phase_words(self.seed, int(Stream.REMAINDERS), 0, _paths_of(block), phases=PHASES_OF_A_REMAINDER)
+            words = phase_words(
+                self.seed, int(Stream.REMAINDERS), 0, _paths(block, BLOCK_PATHS), phases=PHASES_OF_A_REMAINDER
+            )
             plan, inputs = replace(self.plan, control=False), self.inputs._replace(controlled=None)
             return np.asarray(compiled(_remainder_block)(plan, inputs, words), np.float64)
 

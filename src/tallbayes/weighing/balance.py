@@ -10,12 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.model.parts.extras import rounded_width
 from tallbayes.moments import Floats
 from tallbayes.weighing.regression import PlainRegression, PlainTerms
 
 MOST_STEPS, MOST_HALVINGS, MOST_BALANCING = 100, 30, 12
 AT_REST, IN_BALANCE = 1e-3, 0.02
 STARTS = 4
+# Of an excess: modes in a width, widths from none, and a relative sd with which it is nearly normal in any coordinate.
+MODES_WIDE, FAR_WIDTHS, WELL_KNOWN = 2.0, 2.0, 0.1
 # Of the curvature at the start: what is left of it where a climb runs off.
 VANISHED = 1e-7
 # Of a curvature in units of its own diagonal: below it rounding decides.
@@ -86,6 +89,22 @@ def balanced(regression: PlainRegression, theta: Floats, curvature: Floats) -> t
     return theta, precision, step + 1.0
 
 
+def width_at_mode(regression: PlainRegression) -> float | None:
+    """Of an excess that is many widths from none and not well known, another width, that of its mode: below that its
+    coordinate goes like a logarithm. None where the one it has will do."""
+    if not regression.extras or regression.extras[0].space != "excess":
+        return None
+    found, excess = find_mode(regression, np.zeros(regression.dimension)), regression.extras[0]
+    if found is None:
+        return None
+    theta, here, _ = found
+    place = regression.dimension - len(regression.extras)
+    value, slope = excess.curve(theta[place])
+    width = rounded_width(min(excess.prior.scale, MODES_WIDE * float(value)))
+    sd = float(slope) / np.sqrt(here.curvature[place, place])
+    return width if value > FAR_WIDTHS * excess.width and sd > WELL_KNOWN * value else None
+
+
 def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, seed: int = 0) -> bool:
     """Whether climbs from elsewhere end somewhere else; one that does not end may be any."""
     rng = np.random.default_rng(seed)
@@ -95,7 +114,7 @@ def another_mode(regression: PlainRegression, mode: Floats, whitening: Floats, s
         point = scale * rng.standard_normal(len(mode)) if start else np.zeros(len(mode))
         # Of a scale the log, from where no row is far off.
         logs = np.abs(rng.standard_normal(regression.layout.extras))
-        places = [extra.from_log(each) for extra, each in zip(regression.extras, logs, strict=True)]
+        places = [extra.from_log(extra.loose * each) for extra, each in zip(regression.extras, logs, strict=True)]
         point[len(mode) - regression.layout.extras :] = places
         if regression.moving is not None:
             point[regression.moving_places] /= np.maximum(np.abs(regression.moving).max(axis=0), 1.0)

@@ -191,15 +191,16 @@ class PlainRegression:
         return value, slope, back.transpose(0, 2, 1) @ bend.reshape(n, k, k) @ back
 
     def _point(self, theta: Floats, mean: Floats) -> Floats:
-        """L along every predictor where it is to be next to nothing: (1, predictors), or row by row where these scatter
-        by themselves. Were it not in units of that, the value would change with it and climbs not settle."""
-        scale: Any = np.array([self.unit])
-        if self.layout.extras and np.isfinite(self.unit):
-            logs = theta[-1:] if self.moving is None else mean[-1]
-            scale = np.minimum(scale, np.exp(np.clip(logs, -300, 300)))
+        """L along every predictor where it is to be next to nothing, beside the noise or what a shape or a precision
+        leaves of it: (1, predictors), or row by row where these scatter by themselves. Were it not in units of that, the
+        value would change with it and climbs not settle."""
+        scale: Any = np.array([self.unit if np.isfinite(self.unit) else 1.0])
+        if self.moving is not None:
+            scale = np.minimum(scale, np.exp(np.clip(mean[-1], -300, 300)))
+        elif self.extras and self.extras[-1].space == "positive":
+            scale = np.minimum(scale, np.exp(np.clip(self.extras[-1].loose * theta[-1:], -300, 300)))
         lengths = np.full((len(scale), self.layout.size), POINT)
-        extras = self.layout.size - self.layout.extras
-        lengths[:, :extras] *= np.where(np.isfinite(scale), scale, 1.0)[:, None]
+        lengths[:, : self.layout.size - self.layout.extras] *= scale[:, None]
         return lengths
 
     def _assembled(self, theta: Floats, whitening: Floats, value: float, slope: Floats, bend: Floats) -> PlainTerms:

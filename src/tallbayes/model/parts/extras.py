@@ -12,6 +12,7 @@ A density reads an extra by its place u in R^d, an excess by its logarithm.
 Of counts without overdispersion a is next to nothing: given N rows of mean m its posterior is about N(., 2 / (N m^2)),
 cut at 0. In log a that is a long tail on which no path comes back; with a = c(u), c that of a half-normal of about
 that width, u is nearly normal, and where a is many widths from 0, c is a line. At u = -infinity counts are Poisson.
+Of few rows that speak for an excess far from 0 a is skewed, and less so in c of its own width (`weighing.balance`).
 """
 
 from __future__ import annotations
@@ -114,6 +115,11 @@ class ExtraPart:
         return ways - self.size * (log(2 * pi) / 2 + log(scale))
 
     @property
+    def loose(self) -> float:
+        """Which way, in its logarithm, no row is far off: to a large scale, to a small shape or precision."""
+        return -1.0 if self.prior.law == "log-normal" else 1.0
+
+    @property
     def is_scalar(self) -> bool:
         """Whether it is one number, known by `curve`."""
         return self.space != "ordered"
@@ -209,12 +215,17 @@ class OfExcess:
 
 
 def width_for(y: Any, most: float) -> float:
-    """For an excess of these counts, to a quarter of a power of two."""
+    """For an excess of these counts."""
     some = np.asarray(y[:SAMPLE_ROWS], np.float64)
     mean = float(some.mean()) if len(some) and np.all(np.isfinite(some)) else 0.0
     if not mean > 0:
         return most
-    return float(min(most, 2.0 ** (np.round(4 * np.log2(np.sqrt(2 / len(y)) / mean)) / 4)))
+    return min(most, rounded_width(float(np.sqrt(2 / len(y)) / mean)))
+
+
+def rounded_width(width: float) -> float:
+    """To a quarter of a power of two, so that tables alike share programs."""
+    return float(2.0 ** (np.round(4 * np.log2(width)) / 4))
 
 
 def coordinates(extras: tuple[ExtraPart, ...], theta: Any) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit, gamma
+from scipy.special import betaln, expit, gamma
 
 # Extras by name, as each family has them.
 EXTRAS: dict[str, dict[str, Any]] = {
@@ -46,11 +46,20 @@ def law(name: str, eta: Any, extras: dict[str, Any]) -> Any:
 
 
 def log_density(name: str, row: dict[str, Any], eta: Any, extras: dict[str, Any]) -> Any:
+    """`cut_points` may be (cuts, points) where y is (points,)."""
     y = row["y"]
     if name.startswith("ordinal"):
         curve = expit if name == "ordinal" else stats.norm.cdf
-        cuts = np.concatenate([[-np.inf], extras["cut_points"], [np.inf]])
-        return np.log(curve(cuts[y.astype(int) + 1] - eta) - curve(cuts[y.astype(int)] - eta))
+        cuts = extras["cut_points"]
+        ends = np.full((1, *cuts.shape[1:]), np.inf)
+        cuts, place = np.concatenate([-ends, cuts, ends]), y.astype(int)
+        if cuts.ndim > 1:
+            across = np.arange(cuts.shape[1])
+            return np.log(curve(cuts[place + 1, across] - eta) - curve(cuts[place, across] - eta))
+        return np.log(curve(cuts[place + 1] - eta) - curve(cuts[place] - eta))
+    if name in ("logistic", "probit"):
+        curve = expit if name == "logistic" else stats.norm.cdf
+        return stats.binom.logpmf(y, row.get("trials", 1), curve(eta))
     own = law(name, eta, extras)
     if name.startswith("zero_inflated"):
         chance = extras["zero_inflation"]
@@ -63,6 +72,13 @@ def log_density(name: str, row: dict[str, Any], eta: Any, extras: dict[str, Any]
     how = row["censored"]
     between = np.log(np.maximum(own.cdf(row.get("upper", y)) - own.cdf(y), 1e-300))
     return np.select([how == 0, how == 1, how == -1], [own.logpdf(y), own.logsf(y), own.logcdf(y)], between)
+
+
+def smoothed_quantile(y: Any, eta: Any, noise_scale: Any, level: float, smoothing: float) -> Any:
+    """The log density of h logit b about eta in units of the noise, b ~ Beta(h (1 - level), h level)."""
+    u = (y - eta) / (noise_scale * smoothing)
+    rest = betaln(smoothing * (1 - level), smoothing * level) + np.log(noise_scale * smoothing)
+    return -smoothing * level * u - smoothing * np.logaddexp(0.0, -u) - rest
 
 
 def draw_rows(name: str, eta: Any, extras: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
