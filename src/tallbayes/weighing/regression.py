@@ -192,8 +192,8 @@ class PlainRegression:
 
     def _point(self, theta: Floats, mean: Floats) -> Floats:
         """L along every predictor where it is to be next to nothing, beside the noise or what a shape or a precision
-        leaves of it: (1, predictors), or row by row where these scatter by themselves. Were it not in units of that, the
-        value would change with it and climbs not settle."""
+        leaves of it: (1, predictors), or row by row where these scatter by themselves. Were it not in units of that,
+        the value would change with it and climbs not settle."""
         scale: Any = np.array([self.unit if np.isfinite(self.unit) else 1.0])
         if self.moving is not None:
             scale = np.minimum(scale, np.exp(np.clip(mean[-1], -300, 300)))
