@@ -28,6 +28,7 @@ from tallbayes.anchor.sums import (
     prior_terms,
     shapes_of_sums,
 )
+from tallbayes.anchor.wide.curvature import minus_hessian
 from tallbayes.errors import NoConvergenceError, NonFiniteError, explain
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
@@ -119,11 +120,15 @@ def expand(
     """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows."""
     rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
     begin_pass(rows)
-    total = _total(row_sums, Bound(target, table), (theta,), (curvature,), executor, ranges)
+    summed = Curvature.NONE if curvature is Curvature.WIDE else curvature
+    total = _total(row_sums, Bound(target, table), (theta,), (summed,), executor, ranges)
     value, gradient, *curved = (terms * (table.num_rows / rows) for terms in total)
     hessian: Any = _arrowhead(target, *curved) if curvature is Curvature.ARROW else curved[0]
     look()
-    prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
+    prior_value, prior_gradient, prior_hessian = _prior(target, theta, summed)
+    if curvature is Curvature.WIDE:
+        known = float(value + prior_value), gradient + prior_gradient, minus_hessian(target, table, theta, ranges)
+        return Expansion(theta, *known, likelihood_gradient=gradient, likelihood_hessian=None)
     here = Expansion(
         theta=theta,
         value=float(value + prior_value),

@@ -32,7 +32,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Bound
 from tallbayes.anchor.sums import density_terms
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
-from tallbayes.gaussian.whitening import Whitening
+from tallbayes.gaussian.whitening import Sketch, Whitening
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -54,6 +54,8 @@ NOTHING = 1e-5
 PAIRS, WIDE_PAIRS = 6, 2
 # Beyond, a row's remainder is weighed by the diagonal of H^-1: the same size but for correlations.
 MOST_WHITENED = 128
+# Of thousands of parameters the leverages are those of so many draws.
+SKETCHED = 32
 LARGEST = 1e30
 
 
@@ -123,7 +125,7 @@ def row_sizes(target: Target, table: Table, anchor: Anchor) -> Floats:
 
 
 def size_sums(
-    bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop: int
+    bound: Bound, mode: np.ndarray, whitening: Whitening | Sketch, start: int, stop: int
 ) -> tuple[float, float, float]:
     """sum s, sum s^2 and sum s^4 of rows start..stop-1."""
     return _sums(sizes(bound, mode, whitening, start, stop))
@@ -133,10 +135,11 @@ def _sums(size: Floats) -> tuple[float, float, float]:
     return float(size.sum()), float(np.sum(size**2)), float(np.sum(size**4))
 
 
-def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop: int) -> Floats:
+def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening | Sketch, start: int, stop: int) -> Floats:
     """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
-    part_rows = _part_rows(bound.table, len(whitening.root) if isinstance(whitening, ArrowWhitening) else len(mode))
-    static, draws = (bound.target, part_rows), _draws(len(mode))
+    part_rows = _part_rows(bound.table, _numbers_of_row(bound.target, whitening, len(mode)))
+    static = bound.target, part_rows
+    draws = np.zeros(0) if isinstance(whitening, Sketch) else _draws(len(mode))
     parts = []
     with jax.enable_x64(True):
         for first in range(start, stop, part_rows):
@@ -145,6 +148,12 @@ def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop
             count_rows(min(part_rows, stop - first))
     found = np.concatenate(parts)[: stop - start]
     return np.minimum(np.nan_to_num(found, nan=LARGEST, posinf=LARGEST), LARGEST)
+
+
+def _numbers_of_row(target: Target, whitening: Whitening | Sketch, dimension: int) -> int:
+    if isinstance(whitening, Sketch):
+        return (len(whitening.draws) + len(whitening.moves)) * target.layout.size
+    return len(whitening.root) if isinstance(whitening, ArrowWhitening) else dimension
 
 
 def _part_rows(table: Table, numbers: int) -> int:
@@ -164,7 +173,7 @@ def _draws(dimension: int) -> Floats:
 
 
 def _over_chunks(
-    executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, Whitening]
+    executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, Whitening | Sketch]
 ) -> Iterator[Any]:
     begin_pass(bound.table.num_rows)
     tasks = ((bound, *shape, start, stop) for start, stop in bound.table.chunks())
@@ -173,12 +182,16 @@ def _over_chunks(
     return in_order(executor, task, tasks, 4 * capacity_of(executor))
 
 
-def _shape_of(anchor: Anchor) -> tuple[np.ndarray, Whitening]:
-    return np.asarray(anchor.mode, np.float64), anchor.whitener
+def _shape_of(anchor: Anchor) -> tuple[np.ndarray, Whitening | Sketch]:
+    mode = np.asarray(anchor.mode, np.float64)
+    if not anchor.is_wide:
+        return mode, anchor.whitener
+    draws = np.random.default_rng(1).standard_normal((SKETCHED, len(mode)))
+    return mode, Sketch(anchor.displacements(draws), anchor.displacements(_draws(len(mode))))
 
 
 def _part(
-    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: Whitening, draws: jax.Array
+    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: Any, draws: jax.Array
 ) -> jax.Array:
     """The sizes of a part of the rows."""
     target, part_rows = static
@@ -187,7 +200,8 @@ def _part(
         return _own_sizes(target, part, mode, whitening, draws)
     part = in_float64(part)
     layout = target.layout
-    moves = layout.moved(part, whitening.move(draws).T)
+    along = whitening.moves if isinstance(whitening, Sketch) else whitening.move(draws)
+    moves = layout.moved(part, along.T)
     eta, spread = layout.predict(part, mode), layout.spread(part, whitening)
     return (_scalar_sizes if layout.is_scalar else _vector_sizes)(target, part, eta, spread, moves)
 

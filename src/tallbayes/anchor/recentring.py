@@ -76,7 +76,7 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
     """The anchor at the mode, or where the Gaussian is in balance if that is far from it."""
     if isinstance(anchor.precision, Arrowhead):
         return _moved_once(Survey(target, table, executor, Curvature.ARROW), anchor)
-    if target.log_concave or anchor.is_diagonal:
+    if target.log_concave or anchor.is_diagonal or anchor.is_wide:
         return Recentred(anchor, 0.0, 0)
     survey = Survey(target, table, executor)
     at_mode, moved = Gaussian(anchor.mode, np.asarray(anchor.precision)), anchor
@@ -99,7 +99,7 @@ def put_in_balance(target: Target, table: Table, anchor: Anchor, executor: Execu
     By quadrature where a row has few linear predictors, by draws for any other model. A rough anchor will do: Laplace's
     mean is where Newton's step from there leads.
     """
-    if not isinstance(anchor.precision, np.ndarray) or anchor.is_diagonal:
+    if not isinstance(anchor.precision, np.ndarray) or anchor.is_diagonal or anchor.is_wide:
         return Recentred(anchor, 0.0, 0)
     if can_average(target):
         found, precision, rows_read = ascend_by_quadrature(target, table, anchor, executor)
@@ -171,7 +171,7 @@ def find_mode_or_balance(
     except (NoConvergenceError, NonFiniteError) as error:
         refusal: PosteriorError = error
     survey = Survey(target, table, executor, curvature_of(target, start))
-    here = survey(start)
+    here = survey(start, None, Curvature.NONE if survey.curvature is Curvature.WIDE else None)
     if not here.is_finite:
         raise refusal
     if survey.curvature is not Curvature.DENSE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
-from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening
+from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Sketch
 from tallbayes.programs.later import when_loaded
 
 
@@ -12,6 +12,7 @@ def _register() -> None:
 
     for kind in (DenseWhitening, DiagonalWhitening):
         register_dataclass(kind, data_fields=["precision", "root"], meta_fields=[])
+    register_dataclass(Sketch, data_fields=["draws", "moves"], meta_fields=[])
     register_dataclass(Arrowhead, data_fields=["diagonal", "limbs", "corner"], meta_fields=["first"])
     register_dataclass(ArrowWhitening, data_fields=["precision", "narrow", "pulls", "root"], meta_fields=[])
 

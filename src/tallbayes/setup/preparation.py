@@ -255,6 +255,10 @@ def _apart(anchor: Anchor, gradient: np.ndarray, hessian: Any) -> float:
     """How far gradient and Hessian are from the anchor's own, in its posterior sds."""
     w, slope = anchor.whitening, np.abs(anchor.whitener.pull_back(gradient - anchor.gradient)).max()
     own = anchor.precision if anchor.hessian is None else anchor.hessian
+    if anchor.is_wide:
+        z = np.random.default_rng(0).standard_normal((4, len(anchor.mode)))
+        change = anchor.whitener.pull_back(np.stack([(hessian @ v - own @ v) for v in anchor.displacements(z)]))
+        return float(max(slope, np.abs(change).max()))
     if isinstance(own, Arrowhead):
         # Along a few random directions, each as long as all unit vectors together.
         z = np.random.default_rng(0).standard_normal((4, len(anchor.mode)))
