@@ -49,6 +49,9 @@ PART_ROWS = 2**12
 PART_NUMBERS = 2**20
 # Against a list, uniform batches would have so many times the variance, or their variance so heavy a tail.
 WORTHWHILE, HEAVIEST = 8.0, 64.0
+# Of hundreds of parameters a step costs as much as hundreds of rows in any order, and a row that overshoots does so by
+# (N / n) times its leverage: there a list is worth it sooner.
+LONG_FROM, WORTHWHILE_LONG, HEAVIEST_LONG = 256, 1.5, 4.0
 # In posterior sds: what all remainders together cannot move is not worth a list.
 NOTHING = 1e-5
 PAIRS, WIDE_PAIRS = 6, 2
@@ -69,20 +72,22 @@ def list_rows(
     bound, shape = Bound(target, table), _shape_of(anchor)
     if folder is None:
         found = list(_over_chunks(executor, sizes, bound, shape))
-        mean = _worthwhile(table, [_sums(part) for part in found])
+        mean = _worthwhile(table, anchor, [_sums(part) for part in found])
         if isinstance(anchor.precision, Arrowhead):
             return _spread_out(_parts(iter(found), np.inf if mean is None else mean), target.layout, table)
         return None if mean is None else _shuffled(_parts(iter(found), mean))
-    mean = _worthwhile(table, _over_chunks(executor, size_sums, bound, shape))
+    mean = _worthwhile(table, anchor, _over_chunks(executor, size_sums, bound, shape))
     if mean is None:
         return None
     return mapped_listing(write_table(folder / "listing", _parts(_over_chunks(executor, sizes, bound, shape), mean)))
 
 
-def _worthwhile(table: Table, sums: Iterable[tuple[float, float, float]]) -> float | None:
+def _worthwhile(table: Table, anchor: Anchor, sums: Iterable[tuple[float, float, float]]) -> float | None:
     """The mean size of a row; None where the sizes are too even for a list to be worth it."""
     total, square, fourth = (sum(each) for each in zip(*sums, strict=True))
-    uneven = table.num_rows * square >= WORTHWHILE * total**2 or table.num_rows * fourth >= HEAVIEST * square**2
+    long = len(anchor.mode) >= LONG_FROM and isinstance(anchor.precision, np.ndarray) and not anchor.is_diagonal
+    times, tail = (WORTHWHILE_LONG, HEAVIEST_LONG) if long else (WORTHWHILE, HEAVIEST)
+    uneven = table.num_rows * square >= times * total**2 or table.num_rows * fourth >= tail * square**2
     return total / table.num_rows if total > NOTHING and uneven else None
 
 

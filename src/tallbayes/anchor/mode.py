@@ -94,7 +94,7 @@ def find_anchor(
 def curvature_of(target: Target, start: Floats, dense_limit: int | None = None) -> Curvature:
     """What is kept of the second derivatives by the number of parameters, and by where they stand: NONE on the way and
     a diagonal at the end, where neither a matrix nor an arrowhead will do."""
-    limit = _dense_limit(target) if dense_limit is None else dense_limit
+    limit = dense_limit_of(target) if dense_limit is None else dense_limit
     arms = target.layout.arms if target.predictor is not None else None
     otherwise = Curvature.DENSE if target.dimension <= limit else Curvature.NONE
     if otherwise is Curvature.DENSE and target.dimension > WIDE_FROM and _in_columns(target):
@@ -110,7 +110,8 @@ def _in_columns(target: Target) -> bool:
     return target.predictor is not None and target.layout.indexed is None and target.integrated is None
 
 
-def _dense_limit(target: Target) -> int:
+def dense_limit_of(target: Target) -> int:
+    """Beyond as many parameters a matrix is not kept."""
     return DENSE_LIMIT if _in_columns(target) else min(DENSE_LIMIT, DENSE_LIMIT_COLUMN_BY_COLUMN)
 
 

@@ -48,11 +48,12 @@ def sample_pair(
     def apart(states: jax.Array) -> jax.Array:
         move = displacement_of(plan, inputs, states[0] - states[1])
         whole = inputs.centre.square_length(move)[None]
-        return whole if inputs.centre.hessian is None else jnp.concatenate([whole, move**2])
+        return whole if not inputs.centre.is_whole else jnp.concatenate([whole, move**2])
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
         here = jax.random.fold_in(run_key, number)
-        states = run_steps(here, jnp.int32(0), stride, partial(drawer.draw, number=1), advance, states)
+        draw, bits = partial(drawer.draw, number=1), drawer.stretch_bits
+        states = run_steps(here, jnp.int32(0), stride, draw, advance, states, bits)
         return states, apart(states)
 
     _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))

@@ -312,14 +312,15 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array
     none = zero if plan.control else ()
     nothing = Totals(zero, zero, zero, none, none)
 
-    run = partial(run_steps, solo_key, draw=walk.draw_solo, body=walk.solo)
+    bits = walk.drawer.stretch_bits
+    run = partial(run_steps, solo_key, draw=walk.draw_solo, body=walk.solo, bits=bits)
     legs = schedule.solo_steps, schedule.solo_stops, schedule.stride
     begin = Move(start, nought), start, y, nothing, still
     (fine, u, y, totals, last), notes = _run_with_stops(run, *legs, walk.note_solo, begin, notes)
 
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
     coarse_y = start_coarse_control(coupling.num_coarse, y) if plan.control else ()
-    run = partial(run_steps, joint_key, draw=walk.draw_joint, body=walk.joint)
+    run = partial(run_steps, joint_key, draw=walk.draw_joint, body=walk.joint, bits=bits)
     legs = schedule.joint_steps, schedule.joint_stops, schedule.stride
     together = fine, coarse, u, (y, coarse_y), totals, last
     (fine, coarse, u, ys, totals, _), notes = _run_with_stops(run, *legs, walk.note_joint, together, notes)

@@ -35,7 +35,8 @@ MAX_ITERATIONS, MAX_PRODUCTS = 30, 60
 SOLVED = 0.05
 # Added to the diagonal of M where a sample does not hold every direction.
 RIDGES = (0.0, 1e-6, 1e-3, 1.0)
-CLOSE_FOR_SAMPLE = 1.0
+# Of each parameter, in sds given the others: nearer the sample's mode is no nearer that of all rows.
+CLOSE_FOR_SAMPLE = 0.1
 
 Solve = Callable[[Floats], Floats]
 
@@ -76,7 +77,8 @@ def _by_sample(survey: Survey, start: Floats, sample: Ranges | None) -> tuple[So
 
     first = expand_diagonal(start)
     require_finite(first, "at the start values")
-    there = climb_diagonal(lambda theta: survey(theta, sample), expand_diagonal, first, CLOSE_FOR_SAMPLE)
+    close = CLOSE_FOR_SAMPLE * start.size**0.5
+    there = climb_diagonal(lambda theta: survey(theta, sample), expand_diagonal, first, close)
     table = survey.table
     survey.rows_read += sum(stop - begun for begun, stop in sample or table.chunks())
     matrix = minus_hessian(survey.target, table, there.theta, sample)
