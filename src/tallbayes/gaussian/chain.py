@@ -112,8 +112,9 @@ class ChainWhitening:
         if inverses is not None:
             onward = [link @ inverse.T for link, inverse in zip(precision.links, inverses, strict=False)]
             return cls(precision, inverses, np.stack(onward) if onward else np.zeros_like(precision.links))
-        found, links, left = [], [], np.asarray(precision.diagonals_of_blocks[0])
-        one = np.eye(len(left))
+        found: list[Floats] = []
+        links: list[Floats] = []
+        one = np.eye(len(precision.diagonals_of_blocks[0]))
         for t, own in enumerate(precision.diagonals_of_blocks):
             taken = links[-1] @ links[-1].T if links else 0.0
             found.append(np.linalg.solve(np.linalg.cholesky(own - taken), one))

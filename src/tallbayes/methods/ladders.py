@@ -16,7 +16,7 @@ def require_known_hessian(gradient: GradientEstimator, anchor: Anchor) -> None:
     if anchor.is_diagonal and isinstance(gradient, Taylor | Blend):
         raise MethodError(
             explain(
-                "a gradient without the Hessian, of which only the diagonal is kept above 4,000 parameters",
+                "a gradient without the Hessian, of which only the diagonal is kept with so many parameters",
                 repr(gradient),
                 f"tb.ControlVariate(batch_size={gradient.batch_size})",
             )
