@@ -31,6 +31,7 @@ from tallbayes.anchor.sums import (
 from tallbayes.anchor.wide.curvature import minus_hessian
 from tallbayes.errors import NoConvergenceError, NonFiniteError, explain
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.chain import Chain
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
@@ -73,7 +74,7 @@ class Expansion:
     @property
     def is_curved(self) -> bool:
         """Whether any curvature was asked for."""
-        return isinstance(self.hessian, Arrowhead) or self.hessian.ndim > 0
+        return isinstance(self.hessian, Arrowhead | Chain) or self.hessian.ndim > 0
 
     @property
     def is_finite(self) -> bool:

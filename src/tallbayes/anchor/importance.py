@@ -156,7 +156,7 @@ def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening | Sketch, start: 
 
 
 def _numbers_of_row(target: Target, whitening: Whitening | Sketch, dimension: int) -> int:
-    if isinstance(whitening, Sketch):
+    if isinstance(whitening, Sketch) and target.predictor is not None:
         return (len(whitening.draws) + len(whitening.moves)) * target.layout.size
     return len(whitening.root) if isinstance(whitening, ArrowWhitening) else dimension
 
@@ -189,10 +189,10 @@ def _over_chunks(
 
 def _shape_of(anchor: Anchor) -> tuple[np.ndarray, Whitening | Sketch]:
     mode = np.asarray(anchor.mode, np.float64)
-    if not anchor.is_wide:
+    if not anchor.is_large:
         return mode, anchor.whitener
     draws = np.random.default_rng(1).standard_normal((SKETCHED, len(mode)))
-    return mode, Sketch(anchor.displacements(draws), anchor.displacements(_draws(len(mode))))
+    return mode, Sketch(anchor.displacements(draws), anchor.displacements(_draws(len(mode))), anchor.sd**2)
 
 
 def _part(
@@ -236,10 +236,10 @@ def _vector_sizes(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, 
     return jnp.sqrt(jnp.mean(jax.lax.map(square, moves.transpose(2, 1, 0)), axis=0))
 
 
-def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: Whitening, draws: jax.Array) -> jax.Array:
+def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: Any, draws: jax.Array) -> jax.Array:
     """|W' r| of every row's own gradient, mean over draws."""
     rows = in_float64(rows)
-    moves = whitening.move(draws)
+    moves = whitening.moves if isinstance(whitening, Sketch) else whitening.move(draws)
     gradient = jax.grad(target.log_likelihood.call)
 
     def square(move: jax.Array) -> jax.Array:
@@ -248,7 +248,7 @@ def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: Whitening,
             return gradient(mode + move, row) - here - bend
 
         left = jax.vmap(rest)(rows)
-        if len(mode) <= MOST_WHITENED:
+        if len(mode) <= MOST_WHITENED and not isinstance(whitening, Sketch):
             return jnp.sum(whitening.pull_back(left) ** 2, axis=1)
         return left**2 @ whitening.variances
 

@@ -31,10 +31,11 @@ from tallbayes.anchor.ascent import Propose, climb
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite, ties_levels
 from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
-from tallbayes.anchor.wide.climb import find_wide_anchor
+from tallbayes.anchor.wide.climb import find_chain_anchor, find_wide_anchor
 from tallbayes.anchor.wide.means import fits
 from tallbayes.errors import PosteriorError
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.chain import Chain
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
@@ -78,6 +79,10 @@ def find_anchor(
     curvature = curvature_of(target, start, dense_limit)
     if curvature is Curvature.WIDE:
         return find_wide_anchor(Survey(target, table, executor, Curvature.NONE), start, _close(table.num_rows))
+    if curvature is Curvature.NONE:
+        found = find_chain_anchor(Survey(target, table, executor, curvature), start, _close(table.num_rows))
+        if found is not None:
+            return found
     survey = Survey(target, table, executor, curvature)
     route: Callable[..., Expansion] = _climb_diagonal if curvature is Curvature.NONE else _climb_newton
     if rough and curvature is Curvature.DENSE and table.num_rows > FEW_ROWS:
@@ -127,7 +132,7 @@ def curvature_kept(anchor: Anchor) -> Curvature:
 def settle(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Anchor:
     """A rough anchor climbed to the mode, from what is known where it stands; as it is where it is there. Only those
     with a matrix are found roughly: an arrowhead's was moved away from its mode on purpose."""
-    rough = isinstance(anchor.precision, np.ndarray) and not (anchor.is_diagonal or anchor.is_wide)
+    rough = isinstance(anchor.precision, np.ndarray) and not (anchor.is_diagonal or anchor.is_large)
     if not rough or off_mode(anchor) < _close(table.num_rows):
         return anchor
     survey = Survey(target, table, executor)
@@ -169,7 +174,7 @@ def anchor_at(here: Expansion, passes: float, num_rows: int) -> Anchor:
     precision, known = here.hessian, here.likelihood_hessian
     if isinstance(precision, Arrowhead):
         precision = precision.symmetric
-    elif precision.ndim == 1:
+    elif isinstance(precision, Chain) or precision.ndim == 1:
         known = None
     elif known is not None:
         precision = (precision + precision.T) / 2

@@ -76,7 +76,7 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
     """The anchor at the mode, or where the Gaussian is in balance if that is far from it."""
     if isinstance(anchor.precision, Arrowhead):
         return _moved_once(Survey(target, table, executor, Curvature.ARROW), anchor)
-    if target.log_concave or anchor.is_diagonal or anchor.is_wide:
+    if target.log_concave or anchor.is_diagonal or anchor.is_large:
         return Recentred(anchor, 0.0, 0)
     survey = Survey(target, table, executor)
     at_mode, moved = Gaussian(anchor.mode, np.asarray(anchor.precision)), anchor

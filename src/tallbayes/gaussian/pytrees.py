@@ -14,7 +14,7 @@ def _register() -> None:
 
     for kind in (DenseWhitening, DiagonalWhitening):
         register_dataclass(kind, data_fields=["precision", "root"], meta_fields=[])
-    register_dataclass(Sketch, data_fields=["draws", "moves"], meta_fields=[])
+    register_dataclass(Sketch, data_fields=["draws", "moves", "variances"], meta_fields=[])
     register_dataclass(Arrowhead, data_fields=["diagonal", "limbs", "corner"], meta_fields=["first"])
     register_dataclass(ArrowWhitening, data_fields=["precision", "narrow", "pulls", "root"], meta_fields=[])
     register_dataclass(Chain, data_fields=["order", "places", "diagonals_of_blocks", "links"], meta_fields=[])

@@ -24,6 +24,7 @@ import numpy as np
 
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.arrowhead import ArrowWhitening
+from tallbayes.gaussian.chain import ChainWhitening
 from tallbayes.gaussian.quadrature import normal_rule, shifted
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening
 from tallbayes.model.catalogue import CATALOGUE
@@ -191,7 +192,7 @@ class OwnResponse(NamedTuple):
         the mode; of one that is flat there nothing more is known."""
         found = Base.of_pairs(self.differences(rows, rule.mode, jnp.concatenate([rule.pairs, -rule.pairs])))
         outputs = found.moments.shape[1]
-        if not self.lines or outputs > MOST_LINES:
+        if not self.lines or outputs > MOST_LINES or rule.columns is None:
             return found
         nodes, weights = normal_rule()
 
@@ -316,6 +317,8 @@ class Predictor:
         columns: Any = anchor.whitener
         if isinstance(columns, DenseWhitening):
             columns = anchor.whitening.T
+        elif isinstance(columns, ChainWhitening):
+            columns = None
         elif anchor.is_diagonal and not self.kind.by_quadrature:
             # Of several heads, or a function of one's own: their columns one by one.
             columns = np.diag(anchor.whitening)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from tallbayes.anchor.sums import density_terms
 from tallbayes.errors import MethodError, explain
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.chain import ChainWhitening
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
 from tallbayes.model.model import Target
 from tallbayes.programs.later import jax, jnp
@@ -68,7 +69,7 @@ class Centre(NamedTuple):
     @property
     def slab_rows(self) -> int:
         """Rows of a batch that are read together."""
-        wide = is_long_step(self.mode.size, isinstance(self.whitening, DenseWhitening))
+        wide = is_long_step(self.mode.size, isinstance(self.whitening, DenseWhitening | ChainWhitening))
         return LONG_SLAB_ROWS if wide or isinstance(self.hessian, Arrowhead) else SLAB_ROWS
 
     @property

@@ -61,7 +61,8 @@ class Ground:
         """On the device, beside the rows."""
         used = None if self.control is None else self.control.used
         own = self.plan.target.predictor is None
-        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places, used, own)
+        lean = self.anchor.is_wide and self.plan.dynamics.whitened and isinstance(self.plan.gradient, Taylor)
+        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places, used, own, lean)
 
     @property
     def _places(self) -> int | None:

@@ -18,6 +18,7 @@ from tallbayes.sampler.paths import (
     make_gather,
     make_step,
     path_normals,
+    square_distance,
 )
 from tallbayes.sampler.randomness import phase_key
 
@@ -47,7 +48,7 @@ def sample_pair(
 
     def apart(states: jax.Array) -> jax.Array:
         move = displacement_of(plan, inputs, states[0] - states[1])
-        whole = inputs.centre.square_length(move)[None]
+        whole = square_distance(plan, inputs, states[0] - states[1])[None]
         return whole if not inputs.centre.is_whole else jnp.concatenate([whole, move**2])
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:

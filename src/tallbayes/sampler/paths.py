@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.gaussian.whitening import DenseWhitening
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.programs.later import jax, jnp
@@ -67,15 +68,20 @@ def make_inputs(
     places: int | None = None,
     controlled: Any = None,
     by_matrix: bool = False,
+    lean: bool = False,
 ) -> Inputs:
     """The rows and, beside them on the device, the point of expansion in the paths' precision.
 
     With so many `places` there is a list whether one is given or not, so that one program serves both; `by_matrix` is
-    for a prior whose Hessian at the centre is to be a matrix.
+    for a prior whose Hessian at the centre is to be a matrix; a `lean` centre has W alone, where nothing asks for H.
     """
 
     def place(part: Any) -> Any:
-        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf, dtype)), part)
+        def narrow(leaf: Any) -> Any:
+            numbers = np.asarray(leaf)
+            return jax.device_put(numbers.astype(dtype) if numbers.dtype.kind == "f" else numbers)
+
+        return jax.tree.map(narrow, part)
 
     with jax.enable_x64(True):
         centre = Centre(
@@ -83,7 +89,7 @@ def make_inputs(
             gradient=place(anchor.likelihood_gradient),
             hessian=place(anchor.likelihood_hessian),
             posterior_gradient=place(anchor.gradient),
-            whitening=place(anchor.whitener),
+            whitening=place(DenseWhitening(None, anchor.whitening) if lean else anchor.whitener),
             mismatch=place(anchor.mismatch),
             prior_hessian=place(anchor.prior_hessian) if by_matrix else None,
         )
@@ -168,6 +174,13 @@ def make_expand(plan: Plan, inputs: Inputs) -> Callable[[Any], Any]:
 def displacement_of(plan: Plan, inputs: Inputs, state: jax.Array) -> jax.Array:
     """theta - theta_0."""
     return inputs.centre.move(state) if plan.dynamics.whitened else state
+
+
+def square_distance(plan: Plan, inputs: Inputs, state: jax.Array) -> jax.Array:
+    """v^T H v; in whitened units, where that is all there is."""
+    if plan.dynamics.whitened and inputs.centre.whitening.precision is None:
+        return jnp.sum(state**2)
+    return inputs.centre.square_length(displacement_of(plan, inputs, state))
 
 
 class Walk:
@@ -328,7 +341,7 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array
     displace = jax.vmap(partial(displacement_of, plan, inputs))
     stops = jnp.maximum(schedule.solo_stops, schedule.joint_stops)
     points = jax.lax.fori_loop(jnp.int32(0), stops, lambda k, all: all.at[k].set(displace(all[k])), notes)
-    distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))
+    distance = square_distance(plan, inputs, fine.state)
     steps = schedule.solo_steps + 2 * schedule.joint_steps
     reference = walk.read_laplace(u)
     ends = walk.read(fine.state) - reference, walk.read_coarse(coarse) - reference

@@ -20,9 +20,11 @@ from tallbayes.anchor.ascent import search_line
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite
 from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
+from tallbayes.anchor.wide.chains import chain_order, expand_chain
 from tallbayes.anchor.wide.curvature import ROUNDING, hessian_product, is_single, minus_hessian, rounding
 from tallbayes.anchor.wide.means import means_of
 from tallbayes.errors import NoConvergenceError, explain
+from tallbayes.gaussian.chain import ChainWhitening
 from tallbayes.gaussian.roots import inverse_factor, inverse_root
 from tallbayes.moments import Floats
 from tallbayes.watch import begin
@@ -60,6 +62,45 @@ def find_wide_anchor(survey: Survey, start: Floats, close: float) -> Anchor:
         num_rows=table.num_rows,
         gradient=here.gradient,
         derived=Derived(None, whitening, None, None),
+    )
+
+
+def find_chain_anchor(survey: Survey, start: Floats, close: float) -> Anchor | None:
+    """The same where parameters stand in time; None where no chain of blocks is seen."""
+    target, table = survey.target, survey.table
+    order = chain_order(target, table, start)
+    if order is None:
+        return None
+    begin("mode", f"a chain of {len(order):,} blocks of {order.shape[1]:,}")
+
+    def expand_diagonal(theta: Floats) -> Expansion:
+        return survey(theta, None, Curvature.DIAGONAL)
+
+    first = expand_diagonal(start)
+    require_finite(first, "at the start values")
+    near = climb_diagonal(survey, expand_diagonal, first, CLOSE_FOR_SAMPLE * start.size**0.5)
+    there = expand_chain(survey, near.theta, order)
+    if there is None:
+        return None
+    try:
+        root = ChainWhitening.of(there.hessian)
+        here = _climb(survey, near.theta, lambda vector: np.asarray(root.move(root.pull_back(vector))), close)
+        end = expand_chain(survey, here.theta, order)
+        if end is None:
+            return None
+        whitening = ChainWhitening.of(end.hessian)
+    except np.linalg.LinAlgError:
+        return None
+    return Anchor(
+        mode=end.theta,
+        likelihood_gradient=end.likelihood_gradient,
+        likelihood_hessian=None,
+        precision=end.hessian,
+        log_density=end.value,
+        passes=survey.passes,
+        num_rows=table.num_rows,
+        gradient=end.gradient,
+        derived=Derived(None, whitening.inverses, None, None),
     )
 
 

@@ -177,22 +177,47 @@ def _prior_times(target: Target, theta: jax.Array, vectors: jax.Array) -> jax.Ar
 
 
 def hessian_product(target: Target, table: Table, theta: Floats, vector: Floats) -> Floats:
-    """Minus the Hessian of the log posterior times a vector, in float64 throughout: a pass over the rows."""
+    """Minus the Hessian of the log posterior times a vector."""
+    return np.asarray(hessian_products(target, table, theta, vector[None])[0])
+
+
+def hessian_products(target: Target, table: Table, theta: Floats, vectors: Floats) -> Floats:
+    """The same of several, (k, d), in float64 throughout: a pass over the rows."""
     begin_pass(table.num_rows)
-    total = np.zeros(theta.size)
+    total = np.zeros(vectors.shape)
+    program = _own_products if target.predictor is None else _products
     with jax.enable_x64(True):
         for start, stop in table.chunks():
             ends = np.int32(start), np.int32(stop)
-            found = compiled(_products)(target, table.rows, *ends, np.asarray(theta), np.asarray(vector))
+            found = compiled(program)(target, table.rows, *ends, np.asarray(theta), np.asarray(vectors))
             total += np.asarray(found)
             count_rows(stop - start)
-    return -(total + _prior_products(target, theta, vector[None])[0])
+    return -(total + _prior_products(target, theta, vectors))
+
+
+def _own_products(
+    target: Target, rows: Any, start: jax.Array, stop: jax.Array, theta: jax.Array, vectors: jax.Array
+) -> jax.Array:
+    """The Hessian of the rows' own log likelihoods times each vector, a tile at a time."""
+    size = tile_rows(rows)
+
+    def tile(index: jax.Array, total: jax.Array) -> jax.Array:
+        first = start + index * size
+        part = _in_float64(jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, size), rows))
+        inside = (first + jnp.arange(size, dtype=jnp.int32) < stop).astype(theta.dtype)
+
+        def value(point: jax.Array) -> jax.Array:
+            return jnp.sum(inside * jax.vmap(target.log_likelihood.call, (None, 0))(point, part))
+
+        return total + jax.vmap(jax.linearize(jax.grad(value), theta)[1])(vectors)
+
+    return jax.lax.fori_loop(0, (stop - start + size - 1) // size, tile, jnp.zeros_like(vectors))
 
 
 def _products(
-    target: Target, rows: Any, start: jax.Array, stop: jax.Array, theta: jax.Array, vector: jax.Array
+    target: Target, rows: Any, start: jax.Array, stop: jax.Array, theta: jax.Array, vectors: jax.Array
 ) -> jax.Array:
-    """A^T l'' A v, summed over rows, a tile at a time."""
+    """A^T l'' A v of each vector, summed over rows, a tile at a time."""
     size, layout = tile_rows(rows), target.layout
 
     def tile(index: jax.Array, total: jax.Array) -> jax.Array:
@@ -204,10 +229,13 @@ def _products(
         def bend(eta: jax.Array, move: jax.Array, row: Any) -> jax.Array:
             return jax.jvp(lambda each: slope(each, row), (eta,), (move,))[1]
 
-        moved = jax.vmap(bend)(layout.predict(part, theta), layout.predict(part, vector), part)
-        return total + layout.pull_back(part, jnp.expand_dims(inside, tuple(range(1, moved.ndim))) * moved)
+        def times(vector: jax.Array) -> jax.Array:
+            moved = jax.vmap(bend)(layout.predict(part, theta), layout.predict(part, vector), part)
+            return layout.pull_back(part, jnp.expand_dims(inside, tuple(range(1, moved.ndim))) * moved)
 
-    return jax.lax.fori_loop(0, (stop - start + size - 1) // size, tile, jnp.zeros_like(theta))
+        return total + jax.vmap(times)(vectors)
+
+    return jax.lax.fori_loop(0, (stop - start + size - 1) // size, tile, jnp.zeros_like(vectors))
 
 
 def is_single(table: Table) -> bool:
