@@ -36,7 +36,7 @@ ALONE = 1e-9
 COLUMNS_TOGETHER = 32
 
 
-class Predictor(NamedTuple):
+class PredictorPlaces(NamedTuple):
     """One predictor: whether it has the columns of x, and where its numbers stand in theta and in its block."""
 
     has_columns: bool
@@ -84,7 +84,7 @@ def _in_float64(rows: Any) -> Any:
     )
 
 
-def _predictors(layout: Layout, dimension: int) -> list[Predictor]:
+def _predictors(layout: Layout, dimension: int) -> list[PredictorPlaces]:
     """In the order of eta."""
     q, extras = layout.heads, layout.extras
     width = (dimension - extras) // q - layout.intercept
@@ -94,9 +94,9 @@ def _predictors(layout: Layout, dimension: int) -> list[Predictor]:
         if layout.intercept:
             own = q * width + head
             places.append((slice(own, own + 1), slice(width, width + 1)))
-        found.append(Predictor(True, places))
+        found.append(PredictorPlaces(True, places))
     for extra in range(dimension - extras, dimension):
-        found.append(Predictor(False, [(slice(extra, extra + 1), slice(0, 1))]))
+        found.append(PredictorPlaces(False, [(slice(extra, extra + 1), slice(0, 1))]))
     return found
 
 
@@ -144,7 +144,7 @@ def _mirror(layout: Layout, total: Floats, dimension: int) -> None:
                         total[cols, rows] = total[rows, cols].T
 
 
-def _complete(total: Floats, left: Predictor, right: Predictor) -> None:
+def _complete(total: Floats, left: PredictorPlaces, right: PredictorPlaces) -> None:
     """From its lower half: that of the columns, and the row of the intercept, which is its column too."""
     block = total[left.places[0][0], right.places[0][0]]
     block += np.tril(block, -1).T
