@@ -172,9 +172,10 @@ def run(name: str) -> dict[str, Any]:
     }
     mean = result["mean"]
     if kind != "levels":
-        error = np.hypot(mean.standard_error, mean.bias_bound) / result.anchor.sd
+        value, error, bias = (np.ravel(each) for each in (mean.value, mean.standard_error, mean.bias_bound))
+        error = np.hypot(error, bias) / result.anchor.sd
         found |= {"largest_error": float(error.max()), "median_error": float(np.median(error))}
-        found["shift"] = float(np.max(np.abs(mean.value - result.anchor.mode) / result.anchor.sd))
+        found["shift"] = float(np.max(np.abs(value - result.anchor.mode) / result.anchor.sd))
         passes = found["epochs"] + found["setup_passes"]
         found["epochs_an_effective_sample"] = passes * found["largest_error"] ** 2
         if test is not None:
