@@ -4,6 +4,7 @@ anchor          mode and precision as plain numbers
 sums            the log likelihood and its derivatives, summed over rows in float64
 expansion       the log posterior at one point, streamed over all rows on any executor
 ascent, lbfgs   climbs, with a dense Hessian and without
+wide            the same of thousands of parameters, of which a matrix is made once
 mode            the mode in two or three passes
 screening       the density at hundreds of points, and where another mode may be
 other_modes     climbs from there, and the heaviest of what they found

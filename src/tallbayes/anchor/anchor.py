@@ -16,21 +16,27 @@ from functools import cached_property
 import numpy as np
 
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
+from tallbayes.gaussian.chain import Chain, ChainWhitening
+from tallbayes.gaussian.roots import inverse_root, row_squares
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
 from tallbayes.moments import Floats
+
+# Beyond, a matrix is made and solved by blocks (`anchor.wide`), and none is kept that can be had from another.
+WIDE_FROM = 2_000
 
 
 @dataclass(frozen=True, eq=False)
 class Derived:
     """Roots and inverses of an anchor's matrices, which another number of threads may round otherwise.
 
-    Of an arrowhead they are those of S, what is left of its corner; the rest is divisions.
+    Of an arrowhead they are those of S, what is left of its corner; the rest is divisions. Of thousands of parameters
+    it is the root alone, of a chain the inverses of its blocks' factors.
     """
 
-    factor: Floats
+    factor: Floats | None
     whitening: Floats
     mismatch: Floats | None
-    covariance: Floats
+    covariance: Floats | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +44,8 @@ class Anchor:
     """What every path is expanded about; plain float64 arrays, reusable for the same model and data.
 
     `gradient` is that of the log posterior at the mode, `passes` the rows read to find it, in units of N.
-    Where `precision` is a vector, `likelihood_hessian` is None. Where an anchor was recentred, `mode` is the mean of a
+    Where `precision` is a vector, or a matrix of thousands of rows, `likelihood_hessian` is None.
+    Where an anchor was recentred, `mode` is the mean of a
     Gaussian that is right on average, `precision` its own, and `hessian` minus that of the log posterior there; where
     no climb reached a mode, `has_mode` is false. Where they are known exactly, `mean_gradient` and `mean_hessian` are
     gradient and minus Hessian of the log posterior on average over the Gaussian; Laplace's own, from which it was
@@ -50,12 +57,12 @@ class Anchor:
     mode: Floats
     likelihood_gradient: Floats
     likelihood_hessian: Floats | Arrowhead | None
-    precision: Floats | Arrowhead
+    precision: Floats | Arrowhead | Chain
     log_density: float
     passes: float
     num_rows: int
     gradient: Floats
-    hessian: Floats | Arrowhead | None = None
+    hessian: Floats | Arrowhead | Chain | None = None
     has_mode: bool = True
     mean_gradient: Floats | None = None
     mean_hessian: Floats | None = None
@@ -71,7 +78,8 @@ class Anchor:
 
     def with_derived(self) -> Anchor:
         """The same to the bit wherever it is taken."""
-        parts = self.factor, self.whitening, self.mismatch, self.covariance
+        beside = (None, None) if self.is_large else (self.factor, self.covariance)
+        parts = beside[0], self.whitening, self.mismatch, beside[1]
         return replace(self, derived=Derived(*parts))
 
     @property
@@ -98,6 +106,16 @@ class Anchor:
         return isinstance(self.precision, np.ndarray) and self.precision.ndim == 1
 
     @property
+    def is_wide(self) -> bool:
+        """Whether H is a matrix of which no other of its size is kept but W."""
+        return isinstance(self.precision, np.ndarray) and self.precision.ndim == 2 and len(self.mode) > WIDE_FROM
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are too many parameters for what asks for matrices beside H: that, or a chain of blocks."""
+        return self.is_wide or isinstance(self.precision, Chain)
+
+    @property
     def prior_hessian(self) -> Floats | None:
         """That of the log prior at the mode; None where Hessians are no matrices."""
         whole = self.precision if self.hessian is None else self.hessian
@@ -111,6 +129,12 @@ class Anchor:
         if isinstance(self.precision, Arrowhead):
             levels, others = self.precision.limbs.shape
             return f"precision: an arrow, {levels:,} levels eliminated before {others:,} other parameters"
+        if isinstance(self.precision, Chain):
+            length, block = self.precision.diagonals_of_blocks.shape[:2]
+            return f"precision: a chain of {length:,} blocks of {block:,} parameters, each with links to the next alone"
+        if self.is_wide:
+            d = len(self.mode)
+            return f"precision: a matrix of {d:,} parameters, {8e-9 * d**2:.1f} GB, and its root of the same size"
         if not self.is_diagonal:
             return ""
         return (
@@ -122,10 +146,13 @@ class Anchor:
     @cached_property
     def factor(self) -> Floats:
         """Lower Cholesky factor of H, or of S where H is an arrowhead; its diagonal, where H is one."""
-        if self.derived is not None:
+        if self.derived is not None and self.derived.factor is not None:
             return self.derived.factor
         if isinstance(self.precision, Arrowhead):
             return np.linalg.cholesky(self.precision.schur)
+        if isinstance(self.precision, Chain):
+            # A chain has its own, block by block: no matrix of all of it is asked for.
+            raise TypeError("a chain has no factor that is a matrix")
         return np.sqrt(self.precision) if self.is_diagonal else np.linalg.cholesky(self.precision)
 
     @cached_property
@@ -133,6 +160,10 @@ class Anchor:
         """W with W W^T = H^-1: the inverse transpose of the factor, or its diagonal. Of an arrowhead, R."""
         if self.derived is not None:
             return self.derived.whitening
+        if isinstance(self.precision, Chain):
+            return np.asarray(ChainWhitening.of(self.precision).inverses)
+        if self.is_wide:
+            return inverse_root(np.asarray(self.precision))
         return 1 / self.factor if self.is_diagonal else np.ascontiguousarray(np.linalg.inv(self.factor).T)
 
     @cached_property
@@ -140,6 +171,8 @@ class Anchor:
         """W as what it does."""
         if isinstance(self.precision, Arrowhead):
             return ArrowWhitening.of(self.precision, self.whitening)
+        if isinstance(self.precision, Chain):
+            return ChainWhitening.of(self.precision, self.whitening)
         return (DiagonalWhitening if self.is_diagonal else DenseWhitening)(self.precision, self.whitening)
 
     @cached_property
@@ -162,15 +195,17 @@ class Anchor:
     @cached_property
     def covariance(self) -> Floats:
         """H^-1; its diagonal, where H is one; S^-1, where it is an arrowhead."""
-        if self.derived is not None:
+        if self.derived is not None and self.derived.covariance is not None:
             return self.derived.covariance
         return self.whitening**2 if self.is_diagonal else self.whitening @ self.whitening.T
 
     @cached_property
     def sd(self) -> Floats:
         """Laplace's standard deviation of every parameter."""
-        if isinstance(self.precision, Arrowhead):
+        if isinstance(self.precision, Arrowhead | Chain):
             return np.sqrt(self.whitener.variances)
+        if self.is_wide:
+            return np.sqrt(row_squares(self.whitening))
         return np.sqrt(self.covariance if self.is_diagonal else np.diag(self.covariance))
 
     @property
@@ -178,6 +213,8 @@ class Anchor:
         """Whether H is positive definite; a LinAlgError may say that it is not."""
         if isinstance(self.precision, Arrowhead):
             return bool(np.all(self.precision.diagonal > 0) and np.isfinite(self.factor).all())
+        if self.is_large:
+            return bool(np.isfinite(self.sd).all())
         return bool(np.all(self.curvatures > 0))
 
     @cached_property

@@ -28,8 +28,10 @@ from tallbayes.anchor.sums import (
     prior_terms,
     shapes_of_sums,
 )
+from tallbayes.anchor.wide.curvature import minus_hessian
 from tallbayes.errors import NoConvergenceError, NonFiniteError, explain
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.chain import Chain
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
@@ -72,7 +74,7 @@ class Expansion:
     @property
     def is_curved(self) -> bool:
         """Whether any curvature was asked for."""
-        return isinstance(self.hessian, Arrowhead) or self.hessian.ndim > 0
+        return isinstance(self.hessian, Arrowhead | Chain) or self.hessian.ndim > 0
 
     @property
     def is_finite(self) -> bool:
@@ -119,11 +121,15 @@ def expand(
     """One pass over all rows, or over the row ranges given, their likelihood scaled up to N rows."""
     rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
     begin_pass(rows)
-    total = _total(row_sums, Bound(target, table), (theta,), (curvature,), executor, ranges)
+    summed = Curvature.NONE if curvature is Curvature.WIDE else curvature
+    total = _total(row_sums, Bound(target, table), (theta,), (summed,), executor, ranges)
     value, gradient, *curved = (terms * (table.num_rows / rows) for terms in total)
     hessian: Any = _arrowhead(target, *curved) if curvature is Curvature.ARROW else curved[0]
     look()
-    prior_value, prior_gradient, prior_hessian = _prior(target, theta, curvature)
+    prior_value, prior_gradient, prior_hessian = _prior(target, theta, summed)
+    if curvature is Curvature.WIDE:
+        known = float(value + prior_value), gradient + prior_gradient, minus_hessian(target, table, theta, ranges)
+        return Expansion(theta, *known, likelihood_gradient=gradient, likelihood_hessian=None)
     here = Expansion(
         theta=theta,
         value=float(value + prior_value),

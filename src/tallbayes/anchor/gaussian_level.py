@@ -9,7 +9,7 @@ theta - theta_0 itself are exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -27,7 +27,7 @@ from tallbayes.watch import look
 
 BLOCK_DRAWS = 4096
 # Of very many parameters.
-FEW_DRAWS, FEW_COLUMNS = 256, 256
+FEW_DRAWS, FEW_COLUMNS, MOST_COLUMNS = 256, 256, 2_000
 ALONE = 1e-12
 PILOT_BLOCK = 2**31
 
@@ -48,7 +48,7 @@ class Laplace:
 
     @property
     def block_draws(self) -> int:
-        return FEW_DRAWS if isinstance(self.anchor.precision, Arrowhead) else BLOCK_DRAWS
+        return FEW_DRAWS if _is_large(self.anchor) else BLOCK_DRAWS
 
     @property
     def draws(self) -> int:
@@ -144,12 +144,29 @@ def reported_sd(target: Target, anchor: Anchor, units: Any) -> Floats:
     with jax.enable_x64(True):
         if isinstance(anchor.whitener, ArrowWhitening):
             return _sd_by_arms(target, anchor.mode, anchor.whitener, units)
-        return np.asarray(_linear_sd(target, anchor.mode, _columns(anchor), units), np.float64)
+        square: Any = 0.0
+        for columns in _columns(anchor):
+            square = square + np.asarray(_moves_squared(target, anchor.mode, columns, units), np.float64)
+        return np.asarray(np.sqrt(square))
 
 
-def _columns(anchor: Anchor) -> Floats:
-    """The columns of W."""
-    return np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+def _is_large(anchor: Anchor) -> bool:
+    """Whether there are thousands of parameters."""
+    return anchor.is_wide or isinstance(anchor.precision, Arrowhead) or len(anchor.mode) > MOST_COLUMNS
+
+
+def _columns(anchor: Anchor) -> Iterator[Floats]:
+    """The columns of W, all at once where they are few; never a matrix of what is none."""
+    d = len(anchor.mode)
+    if not _is_large(anchor):
+        yield np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+        return
+    for first in range(0, d, FEW_COLUMNS):
+        look()
+        if isinstance(anchor.precision, np.ndarray) and not anchor.is_diagonal:
+            yield anchor.whitening[:, first : first + FEW_COLUMNS].T
+        else:
+            yield anchor.displacements(np.eye(min(FEW_COLUMNS, d - first), d, first))
 
 
 def _sd_by_arms(target: Target, mode: Floats, whitening: ArrowWhitening, units: Any) -> Floats:
@@ -188,19 +205,15 @@ def _slope_of(target: Target, mode: jax.Array, output: jax.Array, units: Any) ->
 
 
 @jitted(static_argnums=0)
-def _linear_sd(target: Target, mode: jax.Array, columns: jax.Array, units: Any) -> jax.Array:
-    return jnp.sqrt(jnp.sum(jax.vmap(lambda column: target.moved(mode, column, units))(columns) ** 2, axis=0))
+def _moves_squared(target: Target, mode: jax.Array, columns: jax.Array, units: Any) -> jax.Array:
+    return jnp.sum(jax.vmap(lambda column: target.moved(mode, column, units))(columns) ** 2, axis=0)
 
 
 def _curvature_trace(target: Target, observables: Observables, anchor: Anchor, units: Any) -> Floats:
     """1/2 tr(grad^2 g H^-1): half the second derivatives along the columns of W, added up."""
-    if not isinstance(anchor.precision, Arrowhead):
-        return _added_up(target, observables, anchor.mode, _columns(anchor), units)
-    d, total = len(anchor.mode), np.zeros(())
-    for first in range(0, d, FEW_COLUMNS):
-        look()
-        units_along = np.eye(min(FEW_COLUMNS, d - first), d, first)
-        total = total + _added_up(target, observables, anchor.mode, anchor.displacements(units_along), units)
+    total = np.zeros(())
+    for columns in _columns(anchor):
+        total = total + _added_up(target, observables, anchor.mode, columns, units)
     return total
 
 

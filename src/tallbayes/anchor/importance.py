@@ -32,7 +32,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Bound
 from tallbayes.anchor.sums import density_terms
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
-from tallbayes.gaussian.whitening import Whitening
+from tallbayes.gaussian.whitening import Sketch, Whitening
 from tallbayes.model.linear import Layout
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -49,11 +49,16 @@ PART_ROWS = 2**12
 PART_NUMBERS = 2**20
 # Against a list, uniform batches would have so many times the variance, or their variance so heavy a tail.
 WORTHWHILE, HEAVIEST = 8.0, 64.0
+# Of hundreds of parameters a step costs as much as hundreds of rows in any order, and a row that overshoots does so by
+# (N / n) times its leverage: there a list is worth it sooner.
+LONG_FROM, WORTHWHILE_LONG, HEAVIEST_LONG = 256, 1.5, 4.0
 # In posterior sds: what all remainders together cannot move is not worth a list.
 NOTHING = 1e-5
 PAIRS, WIDE_PAIRS = 6, 2
 # Beyond, a row's remainder is weighed by the diagonal of H^-1: the same size but for correlations.
 MOST_WHITENED = 128
+# Of thousands of parameters the leverages are those of so many draws.
+SKETCHED = 32
 LARGEST = 1e30
 
 
@@ -80,20 +85,26 @@ def _list_by_size(
     bound, shape = Bound(target, table), _shape_of(anchor)
     if folder is None:
         found = list(_over_chunks(executor, sizes, bound, shape))
-        mean = mean_size(table.num_rows, [sums_of_sizes(part) for part in found])
+        mean = mean_size(table.num_rows, [sums_of_sizes(part) for part in found], is_long(anchor))
         if isinstance(anchor.precision, Arrowhead):
             return _spread_out(_parts(iter(found), np.inf if mean is None else mean), target.layout, table)
         return None if mean is None else _shuffled(_parts(iter(found), mean))
-    mean = mean_size(table.num_rows, _over_chunks(executor, size_sums, bound, shape))
+    mean = mean_size(table.num_rows, _over_chunks(executor, size_sums, bound, shape), is_long(anchor))
     if mean is None:
         return None
     return mapped_listing(write_table(folder / "listing", _parts(_over_chunks(executor, sizes, bound, shape), mean)))
 
 
-def mean_size(num_rows: int, sums: Iterable[tuple[float, float, float]]) -> float | None:
+def is_long(anchor: Anchor) -> bool:
+    """Whether a step about it takes as long as reading many rows, so that lists are worth it sooner."""
+    return len(anchor.mode) >= LONG_FROM and isinstance(anchor.precision, np.ndarray) and not anchor.is_diagonal
+
+
+def mean_size(num_rows: int, sums: Iterable[tuple[float, float, float]], long: bool = False) -> float | None:
     """The mean size of a row; None where the sizes are too even for a list to be worth it."""
     total, square, fourth = (sum(each) for each in zip(*sums, strict=True))
-    uneven = num_rows * square >= WORTHWHILE * total**2 or num_rows * fourth >= HEAVIEST * square**2
+    times, tail = (WORTHWHILE_LONG, HEAVIEST_LONG) if long else (WORTHWHILE, HEAVIEST)
+    uneven = num_rows * square >= times * total**2 or num_rows * fourth >= tail * square**2
     return total / num_rows if total > NOTHING and uneven else None
 
 
@@ -136,7 +147,7 @@ def row_sizes(target: Target, table: Table, anchor: Anchor) -> Floats:
 
 
 def size_sums(
-    bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop: int
+    bound: Bound, mode: np.ndarray, whitening: Whitening | Sketch, start: int, stop: int
 ) -> tuple[float, float, float]:
     """sum s, sum s^2 and sum s^4 of rows start..stop-1."""
     return sums_of_sizes(sizes(bound, mode, whitening, start, stop))
@@ -147,10 +158,11 @@ def sums_of_sizes(size: Floats) -> tuple[float, float, float]:
     return float(size.sum()), float(np.sum(size**2)), float(np.sum(size**4))
 
 
-def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop: int) -> Floats:
+def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening | Sketch, start: int, stop: int) -> Floats:
     """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
-    part_rows = _part_rows(bound.table, len(whitening.root) if isinstance(whitening, ArrowWhitening) else len(mode))
-    static, draws = (bound.target, part_rows), _draws(len(mode))
+    part_rows = _part_rows(bound.table, _numbers_of_row(bound.target, whitening, len(mode)))
+    static = bound.target, part_rows
+    draws = np.zeros(0) if isinstance(whitening, Sketch) else _draws(len(mode))
     parts = []
     with jax.enable_x64(True):
         for first in range(start, stop, part_rows):
@@ -159,6 +171,12 @@ def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening, start: int, stop
             count_rows(min(part_rows, stop - first))
     found = np.concatenate(parts)[: stop - start]
     return np.minimum(np.nan_to_num(found, nan=LARGEST, posinf=LARGEST), LARGEST)
+
+
+def _numbers_of_row(target: Target, whitening: Whitening | Sketch, dimension: int) -> int:
+    if isinstance(whitening, Sketch) and target.predictor is not None:
+        return (len(whitening.draws) + len(whitening.moves)) * target.layout.size
+    return len(whitening.root) if isinstance(whitening, ArrowWhitening) else dimension
 
 
 def _part_rows(table: Table, numbers: int) -> int:
@@ -178,7 +196,7 @@ def _draws(dimension: int) -> Floats:
 
 
 def _over_chunks(
-    executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, Whitening]
+    executor: Executor | None, task: Callable[..., Any], bound: Bound, shape: tuple[np.ndarray, Whitening | Sketch]
 ) -> Iterator[Any]:
     begin_pass(bound.table.num_rows)
     tasks = ((bound, *shape, start, stop) for start, stop in bound.table.chunks())
@@ -187,12 +205,16 @@ def _over_chunks(
     return in_order(executor, task, tasks, 4 * capacity_of(executor))
 
 
-def _shape_of(anchor: Anchor) -> tuple[np.ndarray, Whitening]:
-    return np.asarray(anchor.mode, np.float64), anchor.whitener
+def _shape_of(anchor: Anchor) -> tuple[np.ndarray, Whitening | Sketch]:
+    mode = np.asarray(anchor.mode, np.float64)
+    if not anchor.is_large:
+        return mode, anchor.whitener
+    draws = np.random.default_rng(1).standard_normal((SKETCHED, len(mode)))
+    return mode, Sketch(anchor.displacements(draws), anchor.displacements(_draws(len(mode))), anchor.sd**2)
 
 
 def _part(
-    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: Whitening, draws: jax.Array
+    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: Any, draws: jax.Array
 ) -> jax.Array:
     """The sizes of a part of the rows."""
     target, part_rows = static
@@ -201,7 +223,8 @@ def _part(
         return _own_sizes(target, part, mode, whitening, draws)
     part = in_float64(part)
     layout = target.layout
-    moves = layout.moved(part, whitening.move(draws).T)
+    along = whitening.moves if isinstance(whitening, Sketch) else whitening.move(draws)
+    moves = layout.moved(part, along.T)
     eta, spread = layout.predict(part, mode), layout.spread(part, whitening)
     return (_scalar_sizes if layout.is_scalar else _vector_sizes)(target, part, eta, spread, moves)
 
@@ -231,10 +254,10 @@ def _vector_sizes(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, 
     return jnp.sqrt(jnp.mean(jax.lax.map(square, moves.transpose(2, 1, 0)), axis=0))
 
 
-def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: Whitening, draws: jax.Array) -> jax.Array:
+def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: Any, draws: jax.Array) -> jax.Array:
     """|W' r| of every row's own gradient, mean over draws."""
     rows = in_float64(rows)
-    moves = whitening.move(draws)
+    moves = whitening.moves if isinstance(whitening, Sketch) else whitening.move(draws)
     gradient = jax.grad(target.log_likelihood.call)
 
     def square(move: jax.Array) -> jax.Array:
@@ -243,7 +266,7 @@ def _own_sizes(target: Target, rows: Any, mode: jax.Array, whitening: Whitening,
             return gradient(mode + move, row) - here - bend
 
         left = jax.vmap(rest)(rows)
-        if len(mode) <= MOST_WHITENED:
+        if len(mode) <= MOST_WHITENED and not isinstance(whitening, Sketch):
             return jnp.sum(whitening.pull_back(left) ** 2, axis=1)
         return left**2 @ whitening.variances
 

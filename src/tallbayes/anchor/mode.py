@@ -26,13 +26,16 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor import ascent, lbfgs
-from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.anchor import WIDE_FROM, Anchor
 from tallbayes.anchor.ascent import Propose, climb
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite, ties_levels
 from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
+from tallbayes.anchor.wide.climb import find_chain_anchor, find_wide_anchor
+from tallbayes.anchor.wide.means import fits
 from tallbayes.errors import PosteriorError
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.chain import Chain
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
@@ -40,7 +43,8 @@ from tallbayes.workers.executors import Executor
 
 log = logging.getLogger("tallbayes")
 
-DENSE_LIMIT = 4_000
+# A matrix of as many rows takes 1.2 GB; of other models than regressions it is made column by column.
+DENSE_LIMIT, DENSE_LIMIT_COLUMN_BY_COLUMN = 12_000, 4_000
 # Beyond as many parameters as a probe reads rows, a category's levels are eliminated before the others.
 ARROW_FROM = 1_000
 # Beside a category's levels: of so many parameters limbs and corner are kept, and the corner is a matrix.
@@ -73,6 +77,12 @@ def find_anchor(
     many, for whoever moves on from there or settles it.
     """
     curvature = curvature_of(target, start, dense_limit)
+    if curvature is Curvature.WIDE:
+        return find_wide_anchor(Survey(target, table, executor, Curvature.NONE), start, _close(table.num_rows))
+    if curvature is Curvature.NONE:
+        found = find_chain_anchor(Survey(target, table, executor, curvature), start, _close(table.num_rows))
+        if found is not None:
+            return found
     survey = Survey(target, table, executor, curvature)
     route: Callable[..., Expansion] = _climb_diagonal if curvature is Curvature.NONE else _climb_newton
     if rough and curvature is Curvature.DENSE and table.num_rows > FEW_ROWS:
@@ -89,26 +99,40 @@ def find_anchor(
 def curvature_of(target: Target, start: Floats, dense_limit: int | None = None) -> Curvature:
     """What is kept of the second derivatives by the number of parameters, and by where they stand: NONE on the way and
     a diagonal at the end, where neither a matrix nor an arrowhead will do."""
-    limit = DENSE_LIMIT if dense_limit is None else dense_limit
+    limit = dense_limit_of(target) if dense_limit is None else dense_limit
     arms = target.layout.arms if target.predictor is not None else None
     otherwise = Curvature.DENSE if target.dimension <= limit else Curvature.NONE
+    if otherwise is Curvature.DENSE and target.dimension > WIDE_FROM and _in_columns(target):
+        return Curvature.WIDE if fits(target.dimension) else Curvature.NONE
     if arms is None or target.dimension <= min(ARROW_FROM, limit):
         return otherwise
     small = target.dimension - arms.count <= MOST_IN_CORNER
     return Curvature.ARROW if small and not ties_levels(target, start) else otherwise
 
 
+def _in_columns(target: Target) -> bool:
+    """Whether it is a regression whose columns are written out."""
+    return target.predictor is not None and target.layout.indexed is None and target.integrated is None
+
+
+def dense_limit_of(target: Target) -> int:
+    """Beyond as many parameters a matrix is not kept."""
+    return DENSE_LIMIT if _in_columns(target) else min(DENSE_LIMIT, DENSE_LIMIT_COLUMN_BY_COLUMN)
+
+
 def curvature_kept(anchor: Anchor) -> Curvature:
     """What an anchor's precision is of the second derivatives."""
     if isinstance(anchor.precision, Arrowhead):
         return Curvature.ARROW
+    if anchor.is_wide:
+        return Curvature.WIDE
     return Curvature.DIAGONAL if anchor.is_diagonal else Curvature.DENSE
 
 
 def settle(target: Target, table: Table, anchor: Anchor, executor: Executor | None = None) -> Anchor:
     """A rough anchor climbed to the mode, from what is known where it stands; as it is where it is there. Only those
     with a matrix are found roughly: an arrowhead's was moved away from its mode on purpose."""
-    rough = isinstance(anchor.precision, np.ndarray) and not anchor.is_diagonal
+    rough = isinstance(anchor.precision, np.ndarray) and not (anchor.is_diagonal or anchor.is_large)
     if not rough or off_mode(anchor) < _close(table.num_rows):
         return anchor
     survey = Survey(target, table, executor)
@@ -160,10 +184,10 @@ def anchor_at(here: Expansion, passes: float, num_rows: int) -> Anchor:
     precision, known = here.hessian, here.likelihood_hessian
     if isinstance(precision, Arrowhead):
         precision = precision.symmetric
-    elif precision.ndim == 2:
-        precision = (precision + precision.T) / 2
-    else:
+    elif isinstance(precision, Chain) or precision.ndim == 1:
         known = None
+    elif known is not None:
+        precision = (precision + precision.T) / 2
     return Anchor(
         mode=here.theta,
         likelihood_gradient=here.likelihood_gradient,

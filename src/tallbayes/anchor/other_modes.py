@@ -108,6 +108,9 @@ def search_modes(
     """Look around, climb where another mode may be, and weigh what is found."""
     if target.log_concave:
         return ModeSearch(anchor, 0, 0, (), 0, log_concave=True)
+    if anchor.is_large:
+        # A climb takes minutes there, and points at random say nothing in so many dimensions.
+        return ModeSearch(anchor, 0, 0, (), 0)
     survey = Survey(target, table, executor, Curvature.NONE if anchor.is_diagonal else curvature_kept(anchor))
     expedition = _Expedition(survey, anchor, _sample(table))
     if most_climbs is None:

@@ -49,7 +49,7 @@ TOGETHER = 16
 def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | None) -> Probe | None:
     """Look at the posterior around the anchor; None where the Hessian is no matrix: then there are more parameters than
     rows that it looks at, which say nothing of most of them."""
-    if anchor.is_diagonal or isinstance(anchor.precision, Arrowhead):
+    if anchor.is_diagonal or anchor.is_large or isinstance(anchor.precision, Arrowhead):
         return None
     rows, weights, count = _sample(target, table, listing)
     points, log_proposal, rays = _points(anchor)

@@ -22,7 +22,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import flat_along, improper, named
 from tallbayes.anchor.balance import Balance, Gaussian, ascend, ascend_by_quadrature, first_gaussian, shift_of
 from tallbayes.anchor.expansion import Averages, Expansion, Survey
-from tallbayes.anchor.mode import CLOSE, DENSE_LIMIT, anchor_at, curvature_of, find_anchor, off_mode
+from tallbayes.anchor.mode import CLOSE, anchor_at, curvature_of, dense_limit_of, find_anchor, off_mode
 from tallbayes.anchor.sums import Curvature, can_average
 from tallbayes.errors import (
     ImproperPosteriorError,
@@ -76,7 +76,7 @@ def recentre(target: Target, table: Table, anchor: Anchor, executor: Executor | 
     """The anchor at the mode, or where the Gaussian is in balance if that is far from it."""
     if isinstance(anchor.precision, Arrowhead):
         return _moved_once(Survey(target, table, executor, Curvature.ARROW), anchor)
-    if target.log_concave or anchor.is_diagonal:
+    if target.log_concave or anchor.is_diagonal or anchor.is_large:
         return Recentred(anchor, 0.0, 0)
     survey = Survey(target, table, executor)
     at_mode, moved = Gaussian(anchor.mode, np.asarray(anchor.precision)), anchor
@@ -99,7 +99,7 @@ def put_in_balance(target: Target, table: Table, anchor: Anchor, executor: Execu
     By quadrature where a row has few linear predictors, by draws for any other model. A rough anchor will do: Laplace's
     mean is where Newton's step from there leads.
     """
-    if not isinstance(anchor.precision, np.ndarray) or anchor.is_diagonal:
+    if not isinstance(anchor.precision, np.ndarray) or anchor.is_diagonal or anchor.is_wide:
         return Recentred(anchor, 0.0, 0)
     if can_average(target):
         found, precision, rows_read = ascend_by_quadrature(target, table, anchor, executor)
@@ -171,11 +171,11 @@ def find_mode_or_balance(
     except (NoConvergenceError, NonFiniteError) as error:
         refusal: PosteriorError = error
     survey = Survey(target, table, executor, curvature_of(target, start))
-    here = survey(start)
+    here = survey(start, None, Curvature.NONE if survey.curvature is Curvature.WIDE else None)
     if not here.is_finite:
         raise refusal
     if survey.curvature is not Curvature.DENSE:
-        raise _runs_off(refusal) from refusal
+        raise _runs_off(refusal, dense_limit_of(target)) from refusal
     log.debug("no mode (%s): looking for balance from the start values", refusal)
     found, everywhere = ascend(Balance(survey, target.dimension), first_gaussian(here))
     if everywhere is None:
@@ -188,11 +188,11 @@ def _anchor_in_balance(found: Gaussian, everywhere: Expansion, passes: float, nu
     return replace(anchor, precision=found.precision, hessian=anchor.precision)
 
 
-def _runs_off(refusal: PosteriorError) -> NoConvergenceError:
+def _runs_off(refusal: PosteriorError, limit: int) -> NoConvergenceError:
     """The error of a climb without an end, where nothing but the mode would do."""
     return NoConvergenceError(
         explain(
-            f"a posterior of more than {DENSE_LIMIT:,} parameters to have a mode",
+            f"a posterior of more than {limit:,} parameters to have a mode",
             f"none, by a climb that ended with: {refusal}",
             f"{NON_CENTRED}, tighter priors of the scales, or other start values",
         )

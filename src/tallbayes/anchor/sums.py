@@ -39,13 +39,15 @@ class Curvature(Enum):
     """What a pass sums of the second derivatives; the value is the number of axes of the sum, but for the last.
 
     DIAGONAL is exact for a model with a linear predictor, else minus the sum of squared gradients of the rows. ARROW is
-    the whole of it in three sums, for a layout with arms.
+    the whole of it in three sums, for a layout with arms. WIDE is DENSE of thousands of parameters, which is made by
+    blocks (`anchor.wide`) and not here.
     """
 
     NONE = 0
     DIAGONAL = 1
     DENSE = 2
     ARROW = 3
+    WIDE = 4
 
 
 @jitted(static_argnums=0, static_argnames="curvature")

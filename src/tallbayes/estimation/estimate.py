@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.mode import DENSE_LIMIT
+from tallbayes.anchor.mode import dense_limit_of
 from tallbayes.errors import InputError, NoConvergenceError, TallbayesError, explain
 from tallbayes.estimation.extension import conclude_run
 from tallbayes.estimation.mode_answers import Repeat, answer_modes
@@ -133,7 +133,7 @@ def answer(asked: Question, known: Known, progress: bool | Report | None) -> Res
             status = Status.max_seconds if isinstance(end, OutOfTime) else Status.interrupted
             return _told(_outlined(asked, known, status, watch), handed_over)
         except NoConvergenceError as end:
-            if known.target is None or known.target.dimension <= DENSE_LIMIT:
+            if known.target is None or known.target.dimension <= dense_limit_of(known.target):
                 raise
             # Where a climb was that ran off says nothing.
             known.point = None

@@ -80,6 +80,17 @@ class DenseWhitening:
 
 
 @dataclass(frozen=True, eq=False)
+class Sketch:
+    """A few draws v of N(0, H^-1), (k, d), where H^-1 itself would be too large to be multiplied with every row:
+    a^T H^-1 b is the mean of (a . v)(b . v), to a part sqrt(2 / k) of itself. `moves` are given displacements,
+    `variances` the diagonal of H^-1."""
+
+    draws: Any
+    moves: Any
+    variances: Any
+
+
+@dataclass(frozen=True, eq=False)
 class DiagonalWhitening:
     """The diagonals of H and of W."""
 

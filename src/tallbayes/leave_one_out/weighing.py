@@ -45,7 +45,7 @@ def balanced(target: Target, table: Table, anchor: Anchor) -> Anchor:
     anchor = expanded_there(target, table, anchor)
     if anchor.recentred or table.num_rows > MOST_BALANCED_ROWS or not can_average(target):
         return anchor
-    if isinstance(anchor.precision, Arrowhead) or anchor.is_diagonal:
+    if isinstance(anchor.precision, Arrowhead) or anchor.is_diagonal or anchor.is_large:
         return anchor
     found, precision, _ = ascend_by_quadrature(target, table, anchor)
     return anchor if found is None else anchor_on_average(found, precision, anchor)

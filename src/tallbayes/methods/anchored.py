@@ -130,6 +130,9 @@ class Anchored:
     def compile_ahead(self, executor: Executor, placed: Placed, observables: Observables, tolerance: float) -> None:
         """What does not fit in the end is compiled anew."""
         table, curvature = placed.table, curvature_of(placed.target, placed.start)
+        if curvature is Curvature.WIDE:
+            # Its arguments alone take hundreds of megabytes, and its compiler no part worth speaking of.
+            return
         plan = self.plan(placed.target, observables, placed.precision, table.num_rows, curvature is Curvature.NONE)
         likely = likely_controlled(placed.target, table.num_rows, Wish(self.anchor, tolerance))
         if likely and curvature is Curvature.DENSE and follows(self.dynamics) and self.control is not False:
@@ -164,7 +167,7 @@ class Anchored:
 
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         table, anchor = prepared.table, prepared.anchor
-        diagonal = anchor.likelihood_hessian is None
+        diagonal = anchor.is_diagonal
         gradient = self._gradient(diagonal)
         require_known_hessian(gradient, anchor)
         plan = self.plan(prepared.target, estimands.observables, prepared.precision, table.num_rows, diagonal)

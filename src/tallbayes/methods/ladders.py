@@ -13,10 +13,10 @@ from tallbayes.sampler.roles import GradientEstimator
 
 def require_known_hessian(gradient: GradientEstimator, anchor: Anchor) -> None:
     """Refuse a gradient that needs the Hessian where only its diagonal is kept."""
-    if anchor.likelihood_hessian is None and isinstance(gradient, Taylor | Blend):
+    if anchor.is_diagonal and isinstance(gradient, Taylor | Blend):
         raise MethodError(
             explain(
-                "a gradient without the Hessian, of which only the diagonal is kept above 4,000 parameters",
+                "a gradient without the Hessian, of which only the diagonal is kept with so many parameters",
                 repr(gradient),
                 f"tb.ControlVariate(batch_size={gradient.batch_size})",
             )

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.gaussian.arrowhead import ArrowWhitening
-from tallbayes.gaussian.whitening import DenseWhitening, Whitening
+from tallbayes.gaussian.whitening import DenseWhitening, Sketch, Whitening
 from tallbayes.programs.later import jax, jnp
 
 
@@ -148,8 +148,11 @@ class Layout:
         """A times the columns of moves (dimension, k), predictor by predictor: (predictors, rows, k)."""
         return jnp.stack([_times(part, moves) for part in self._parts(rows)])
 
-    def spread(self, rows: Any, whitening: Whitening) -> jax.Array:
+    def spread(self, rows: Any, whitening: Whitening | Sketch) -> jax.Array:
         """A W W^T A^T of every row, (rows, predictors, predictors)."""
+        if isinstance(whitening, Sketch):
+            moved = self.moved(rows, whitening.draws.T)
+            return jnp.einsum("anj,bnj->nab", moved, moved) / moved.shape[-1]
         if isinstance(whitening, ArrowWhitening):
             return self._spread_of_arrow(rows, whitening)
         if isinstance(whitening, DenseWhitening) and self.indexed is None:

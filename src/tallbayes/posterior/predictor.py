@@ -24,7 +24,9 @@ import numpy as np
 
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.arrowhead import ArrowWhitening
+from tallbayes.gaussian.chain import ChainWhitening
 from tallbayes.gaussian.quadrature import normal_rule, shifted
+from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening
 from tallbayes.model.catalogue import CATALOGUE
 from tallbayes.model.linear import Layout
 from tallbayes.model.links import Wanted, unseen_classes
@@ -128,7 +130,7 @@ class FamilyResponse(NamedTuple):
 
     def _moved(self, x: jax.Array, columns: Any) -> jax.Array:
         """A W, predictor by predictor."""
-        if not isinstance(columns, ArrowWhitening):
+        if not isinstance(columns, ArrowWhitening | DiagonalWhitening):
             return self.predictors(x, columns)
         ones, extras = jnp.ones((len(x), self.layout.intercept)), jnp.zeros((len(x), self.layout.extras))
         moving = jnp.arange(x.shape[1]) >= x.shape[1] - self.layout.beside
@@ -195,7 +197,7 @@ class OwnResponse(NamedTuple):
         the mode; of one that is flat there nothing more is known."""
         found = Base.of_pairs(self.differences(rows, rule.mode, jnp.concatenate([rule.pairs, -rule.pairs])))
         outputs = found.moments.shape[1]
-        if not self.lines or outputs > MOST_LINES:
+        if not self.lines or outputs > MOST_LINES or rule.columns is None:
             return found
         nodes, weights = normal_rule()
 
@@ -318,8 +320,13 @@ class Predictor:
     def _rule(self) -> LaplaceRule:
         anchor = self.posterior.anchor
         columns: Any = anchor.whitener
-        if not isinstance(columns, ArrowWhitening):
-            columns = np.diag(anchor.whitening) if anchor.is_diagonal else anchor.whitening.T
+        if isinstance(columns, DenseWhitening):
+            columns = anchor.whitening.T
+        elif isinstance(columns, ChainWhitening):
+            columns = None
+        elif anchor.is_diagonal and not self.kind.by_quadrature:
+            # Of several heads, or a function of one's own: their columns one by one.
+            columns = np.diag(anchor.whitening)
         pairs = anchor.draws(1 if self.kind.by_quadrature else self.pairs, self.posterior.seed)
         return LaplaceRule(anchor.mode, columns, pairs, normal_rule(anchor.sd[-1]))
 

@@ -16,6 +16,7 @@ from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.chain import Chain
 
 
 def all_fields(value: Any) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class Codec:
         return self.types[value["type"]](**self.decode(value["fields"], arrays))
 
 
-_ENTRIES = Codec((Anchor, Arrowhead, Contraction, Decision, Ladder, Trial, Tuning))
+_ENTRIES = Codec((Anchor, Arrowhead, Chain, Contraction, Decision, Ladder, Trial, Tuning))
 
 
 def to_bytes(value: Any) -> bytes:

@@ -15,6 +15,8 @@ from tallbayes.sampler.roles import GradientEstimator
 
 STRETCH_BITS = 4
 STRETCH = 2**STRETCH_BITS
+# Normals of one stretch: of more parameters than 4,096 it has fewer steps, or its words alone would fill the memory.
+MOST_NORMALS = 2**16
 
 
 class Draws(NamedTuple):
@@ -53,6 +55,12 @@ class Drawer(NamedTuple):
 
         return Draws(noise, jax.vmap(indices)(rest[:, :batch_words]), rest[:, batch_words:])
 
+    @property
+    def stretch_bits(self) -> int:
+        """The steps of a stretch, as a power of two."""
+        steps = max(1, min(STRETCH, MOST_NORMALS // self.dimension))
+        return steps.bit_length() - 1
+
     def source(self, words: jax.Array) -> Words:
         """Integers from some of a step's words."""
         return Words(words, wide=words_per_index(self.capacity) == 2)
@@ -65,23 +73,26 @@ def run_steps(
     draw: Callable[[jax.Array, int], Draws],
     body: Callable[[jax.Array, Draws, Any], Any],
     carry: Any,
+    bits: int = STRETCH_BITS,
 ) -> Any:
     """carry = body(k, draws of step k, carry) for k = begin..end-1, both of which may be traced.
 
-    What a step draws does not depend on where the steps before it began: a run may be made in parts.
+    What a step draws does not depend on where the steps before it began: a run may be made in parts. A stretch has
+    2^bits steps.
     """
+    length = 1 << bits
 
     def stretch(number: jax.Array, carry: Any) -> Any:
-        draws = draw(jax.random.fold_in(key, number), STRETCH)
-        first = number * STRETCH
+        draws = draw(jax.random.fold_in(key, number), length)
+        first = number * length
 
         def one(k: jax.Array, carry: Any) -> Any:
             return body(first + k, jax.tree.map(lambda leaf: leaf[k], draws), carry)
 
-        return jax.lax.fori_loop(jnp.maximum(begin - first, 0), jnp.minimum(STRETCH, end - first), one, carry)
+        return jax.lax.fori_loop(jnp.maximum(begin - first, 0), jnp.minimum(length, end - first), one, carry)
 
     # Steps are never negative: a shift is one operation, and // a dozen.
-    return jax.lax.fori_loop(begin >> STRETCH_BITS, (end + STRETCH - 1) >> STRETCH_BITS, stretch, carry)
+    return jax.lax.fori_loop(begin >> bits, (end + length - 1) >> bits, stretch, carry)
 
 
 def gather(rows: Any, index: Any) -> Any:

@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 from tallbayes.anchor.sums import density_terms
 from tallbayes.errors import MethodError, explain
 from tallbayes.gaussian.arrowhead import Arrowhead
-from tallbayes.gaussian.whitening import Whitening
+from tallbayes.gaussian.chain import ChainWhitening
+from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
 from tallbayes.model.model import Target
 from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.table import tile_rows
@@ -40,12 +41,19 @@ from tallbayes.sampler.roles import GradientEstimator, Sampling
 SLAB_ROWS = 4
 # Where a step costs as much as thousands of rows.
 LONG_SLAB_ROWS = 64
+LONG_STEP_FROM = 256
+
+
+def is_long_step(dimension: int, by_matrix: bool) -> bool:
+    """Whether the products with W take as long as a hundred rows."""
+    return by_matrix and dimension >= LONG_STEP_FROM
 
 
 class Centre(NamedTuple):
     """The point of expansion theta_0: G and H_X of the likelihood, gradient of the posterior, its precision H with W.
 
-    Where d is too large for a Hessian, H_X is None and H and W are diagonals. `mismatch` is I - W^T H' W with H'
+    Where d is too large for a Hessian, H_X is None and H and W are diagonals; where H is a matrix of thousands of
+    rows H_X is not kept beside it, being -H less what is the prior's. `mismatch` is I - W^T H' W with H'
     minus the posterior's Hessian at theta_0, where W was not made from it. `prior_hessian` is that of the log prior,
     where it is a matrix. Where rows are expanded about another point, a `step` s leads from there to theta_0: G is then
     what their expansion says of theta_0, and H_X theirs.
@@ -77,7 +85,19 @@ class Centre(NamedTuple):
     @property
     def slab_rows(self) -> int:
         """Rows of a batch that are read together."""
-        return LONG_SLAB_ROWS if isinstance(self.hessian, Arrowhead) else SLAB_ROWS
+        wide = is_long_step(self.mode.size, isinstance(self.whitening, DenseWhitening | ChainWhitening))
+        return LONG_SLAB_ROWS if wide or isinstance(self.hessian, Arrowhead) else SLAB_ROWS
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether H is more than its diagonal."""
+        return not isinstance(self.whitening, DiagonalWhitening)
+
+    def likelihood_bend(self, displacement: jax.Array, prior_bend: jax.Array) -> jax.Array:
+        """H_X v; `prior_bend` is the Hessian of the log prior times v."""
+        if self.hessian is not None:
+            return self.hessian @ displacement
+        return -self.whitening.times(displacement) - prior_bend
 
     def move(self, state: jax.Array) -> jax.Array:
         """v = W z."""
@@ -237,7 +257,8 @@ def posterior_gradient(
     noisy = row_terms(target, estimator, inputs, centre.apart(displacement), batch, b, c)
     exact = _times(b, centre.gradient_there)
     if not _is(c, 0.0):
-        exact += _times(c, centre.hessian @ centre.apart(displacement))
+        bend = _prior_at_centre(target, centre, displacement)[1] if centre.hessian is None else displacement
+        exact += _times(c, centre.likelihood_bend(centre.apart(displacement), bend))
     return prior + exact + noisy
 
 
@@ -248,7 +269,7 @@ def whitened_remainder(
     centre, displacement = inputs.centre, inputs.centre.move(state)
     prior_there = jax.grad(target.log_prior.call)(centre.mode + displacement)
     prior_here, prior_bend = _prior_at_centre(target, centre, displacement)
-    whole = centre.hessian is not None
+    whole = centre.is_whole
     b, c = (1.0, 1.0 if whole else 0.0) if estimator.batch_size is None else estimator.controls(centre, displacement)
     apart = centre.apart(displacement)
     rest = row_terms(target, estimator, inputs, apart, batch, b, c) + centre.posterior_gradient
@@ -259,7 +280,7 @@ def whitened_remainder(
         return centre.pull_back(rest) + state
     rest -= prior_bend
     if not _is(c, 1.0):
-        rest += (c - 1) * (centre.hessian @ apart)
+        rest += (c - 1) * centre.likelihood_bend(apart, prior_bend)
     remainder = centre.pull_back(rest)
     return remainder if centre.mismatch is None else remainder + centre.mismatch @ state
 

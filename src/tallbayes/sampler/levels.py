@@ -26,7 +26,7 @@ from tallbayes.programs.later import jax
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table, capacity_for
 from tallbayes.sampler.control import Control, make_control
-from tallbayes.sampler.gradients import Blend, Inputs, Taylor, evaluations_per_step
+from tallbayes.sampler.gradients import LONG_SLAB_ROWS, Blend, Inputs, Taylor, evaluations_per_step, is_long_step
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.pairs import PHASES_OF_A_PAIR, PHASES_OF_A_REMAINDER, sample_pair, sample_remainder
 from tallbayes.sampler.paths import MOST_STOPS, PHASES, Plan, Schedule, make_inputs, sample_path
@@ -35,6 +35,8 @@ from tallbayes.sampler.windows import PathEnd
 
 # Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
 STEP_OVERHEAD = 4
+# Of hundreds of parameters, where a slab is read whatever there is in it, and the products with W are of whole blocks.
+LONG_STEP_SHARE = 8
 INDEXED_OVERHEAD = 16
 # 60 ns a parameter beside 20 to 30 ns a row, at 10,000 levels.
 ARROW_OVERHEAD = 2
@@ -59,7 +61,8 @@ class Ground:
         """On the device, beside the rows."""
         used = None if self.control is None else self.control.used
         own = self.plan.target.predictor is None
-        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places, used, own)
+        lean = self.anchor.is_wide and self.plan.dynamics.whitened and isinstance(self.plan.gradient, Taylor)
+        return make_inputs(self.table, self.anchor, self.plan.dtype, 0, self.listing, self._places, used, own, lean)
 
     @property
     def _places(self) -> int | None:
@@ -118,8 +121,10 @@ class Problem:
         """A row of codes costs a small part of what it does as columns, the products with W are the same."""
         if isinstance(self.ground.anchor.precision, Arrowhead):
             return ARROW_OVERHEAD * self.dimension
-        indexed = self.plan.target.layout.indexed is not None
-        return INDEXED_OVERHEAD + self.dimension if indexed else STEP_OVERHEAD
+        if self.plan.target.layout.indexed is not None:
+            return INDEXED_OVERHEAD + self.dimension
+        long = is_long_step(self.dimension, not self.ground.anchor.is_diagonal)
+        return LONG_SLAB_ROWS + self.dimension // LONG_STEP_SHARE if long else STEP_OVERHEAD
 
     @property
     def controlled(self) -> bool:

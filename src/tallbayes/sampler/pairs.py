@@ -18,6 +18,7 @@ from tallbayes.sampler.paths import (
     make_gather,
     make_step,
     path_normals,
+    square_distance,
 )
 from tallbayes.sampler.randomness import phase_key
 from tallbayes.sampler.states import vectors_of
@@ -54,12 +55,13 @@ def sample_pair(
 
     def far(between: jax.Array) -> jax.Array:
         move = displaced(plan, inputs, between)
-        whole = inputs.centre.square_length(move)[None]
-        return whole if inputs.centre.hessian is None else jnp.concatenate([whole, move**2])
+        whole = square_distance(plan, inputs, between)[None]
+        return whole if not inputs.centre.is_whole else jnp.concatenate([whole, move**2])
 
     def stretch(states: jax.Array, number: jax.Array) -> Any:
         here = jax.random.fold_in(run_key, number)
-        states = run_steps(here, jnp.int32(0), stride, partial(drawer.draw, number=1), advance, states)
+        draw, bits = partial(drawer.draw, number=1), drawer.stretch_bits
+        states = run_steps(here, jnp.int32(0), stride, draw, advance, states, bits)
         return states, apart(states)
 
     _, distances = jax.lax.scan(stretch, starts, jnp.arange(3, dtype=jnp.int32))

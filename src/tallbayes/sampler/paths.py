@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.gaussian.whitening import DenseWhitening
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.programs.later import jax, jnp
@@ -68,15 +69,20 @@ def make_inputs(
     places: int | None = None,
     controlled: Any = None,
     by_matrix: bool = False,
+    lean: bool = False,
 ) -> Inputs:
     """The rows and, beside them on the device, the point of expansion in the paths' precision.
 
     With so many `places` there is a list whether one is given or not, so that one program serves both; `by_matrix` is
-    for a prior whose Hessian at the centre is to be a matrix.
+    for a prior whose Hessian at the centre is to be a matrix; a `lean` centre has W alone, where nothing asks for H.
     """
 
     def place(part: Any) -> Any:
-        return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf, dtype)), part)
+        def narrow(leaf: Any) -> Any:
+            numbers = np.asarray(leaf)
+            return jax.device_put(numbers.astype(dtype) if numbers.dtype.kind == "f" else numbers)
+
+        return jax.tree.map(narrow, part)
 
     with jax.enable_x64(True):
         centre = Centre(
@@ -84,7 +90,7 @@ def make_inputs(
             gradient=place(anchor.likelihood_gradient),
             hessian=place(anchor.likelihood_hessian),
             posterior_gradient=place(anchor.gradient),
-            whitening=place(anchor.whitener),
+            whitening=place(DenseWhitening(None, anchor.whitening) if lean else anchor.whitener),
             mismatch=place(anchor.mismatch),
             prior_hessian=place(anchor.prior_hessian) if by_matrix else None,
             step=place(anchor.step),
@@ -177,6 +183,13 @@ def displacement_of(plan: Plan, inputs: Inputs, state: jax.Array) -> jax.Array:
 def displaced(plan: Plan, inputs: Inputs, vector: jax.Array) -> jax.Array:
     """A position, or another vector of a state, in the units of theta."""
     return inputs.centre.move(vector) if plan.dynamics.whitened else vector
+
+
+def square_distance(plan: Plan, inputs: Inputs, vector: jax.Array) -> jax.Array:
+    """v^T H v of a position or another vector; in whitened units, where that is all there is."""
+    if plan.dynamics.whitened and inputs.centre.whitening.precision is None:
+        return jnp.sum(vector**2)
+    return inputs.centre.square_length(displaced(plan, inputs, vector))
 
 
 class Walk:
@@ -328,14 +341,15 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array
     none = zero if plan.control else ()
     nothing = Totals(zero, zero, zero, none, none)
 
-    run = partial(run_steps, solo_key, draw=walk.draw_solo, body=walk.solo)
+    bits = walk.drawer.stretch_bits
+    run = partial(run_steps, solo_key, draw=walk.draw_solo, body=walk.solo, bits=bits)
     legs = schedule.solo_steps, schedule.solo_stops, schedule.stride
     begin = Move(start, nought), start, y, nothing, still
     (fine, u, y, totals, last), notes = _run_with_stops(run, *legs, walk.note_solo, begin, notes)
 
     coarse = start_coarse(u if plan.laplace else start, coupling.num_coarse, fine.state)
     coarse_y = start_coarse_control(coupling.num_coarse, y) if plan.control else ()
-    run = partial(run_steps, joint_key, draw=walk.draw_joint, body=walk.joint)
+    run = partial(run_steps, joint_key, draw=walk.draw_joint, body=walk.joint, bits=bits)
     legs = schedule.joint_steps, schedule.joint_stops, schedule.stride
     together = fine, coarse, u, (y, coarse_y), totals, last
     (fine, coarse, u, ys, totals, _), notes = _run_with_stops(run, *legs, walk.note_joint, together, notes)
@@ -343,7 +357,7 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array
     displace = jax.vmap(partial(displaced, plan, inputs))
     stops = jnp.maximum(schedule.solo_stops, schedule.joint_stops)
     points = jax.lax.fori_loop(jnp.int32(0), stops, lambda k, all: all.at[k].set(displace(all[k])), notes)
-    distance = inputs.centre.square_length(displacement_of(plan, inputs, fine.state))
+    distance = square_distance(plan, inputs, position(plan.dynamics, fine.state))
     steps = schedule.solo_steps + 2 * schedule.joint_steps
     reference = walk.read_laplace(u)
     ends = walk.read(fine.state) - reference, walk.read_coarse(coarse) - reference

@@ -85,6 +85,8 @@ def _balanced_or_not(
         return _stays(anchor, "asked for")
     if wish.anchor == BALANCED:
         return _balanced(target, table, anchor, executor, "asked for")
+    if anchor.is_large:
+        return _stays(anchor, f"{len(anchor.mode):,} parameters are too many for averages by quadrature")
     if anchor.is_diagonal or not can_average(target):
         return _stays(anchor, "no linear predictor, of which a balanced one is made by quadrature")
     if others:

@@ -9,16 +9,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import average, expand
+from tallbayes.anchor.expansion import Survey, average, expand
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import anchor_at, curvature_kept
 from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.probing import make_probe
 from tallbayes.anchor.recentring import anchor_on_average, find_mode_or_balance
-from tallbayes.anchor.sums import can_average
+from tallbayes.anchor.sums import Curvature, can_average
+from tallbayes.anchor.wide.chains import expand_chain
 from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.estimator.estimands import Estimands, Tolerances
 from tallbayes.gaussian.arrowhead import Arrowhead
+from tallbayes.gaussian.chain import Chain
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.weights import WEIGHT, require_weights, weighted
 from tallbayes.programs.canary import require_sound
@@ -230,6 +232,8 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
                 "anchor=None to find the mode anew",
             )
         )
+    if isinstance(anchor.precision, Chain):
+        return _renewed_chain(target, table, anchor, executor)
     averages = None
     if anchor.knows_averages and can_average(target):
         averages = average(target, table, anchor.mode, anchor.whitening, executor)
@@ -253,10 +257,26 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
     return replace(found, precision=anchor.precision, hessian=found.precision, has_mode=anchor.has_mode)
 
 
+def _renewed_chain(target: Target, table: Table, anchor: Anchor, executor: Executor | None) -> Anchor:
+    assert isinstance(anchor.precision, Chain)
+    order = anchor.precision.order.reshape(anchor.precision.diagonals_of_blocks.shape[:2])
+    survey = Survey(target, table, executor, Curvature.NONE)
+    here = expand_chain(survey, anchor.mode, order)
+    apart = np.inf if here is None else _apart(anchor, here.gradient, here.hessian)
+    if here is None or not apart < 0.01:
+        got, hint = f"one that is off by {apart:.2g} posterior sds", "anchor=None to find the mode anew"
+        raise DataError(explain("an anchor of this model and these rows", got, hint))
+    return replace(anchor_at(here, survey.passes, table.num_rows), reason=anchor.reason)
+
+
 def _apart(anchor: Anchor, gradient: np.ndarray, hessian: Any) -> float:
     """How far gradient and Hessian are from the anchor's own, in its posterior sds."""
     w, slope = anchor.whitening, np.abs(anchor.whitener.pull_back(gradient - anchor.gradient)).max()
     own = anchor.precision if anchor.hessian is None else anchor.hessian
+    if anchor.is_large:
+        z = np.random.default_rng(0).standard_normal((4, len(anchor.mode)))
+        change = anchor.whitener.pull_back(np.stack([(hessian @ v - own @ v) for v in anchor.displacements(z)]))
+        return float(max(slope, np.abs(change).max()))
     if isinstance(own, Arrowhead):
         # Along a few random directions, each as long as all unit vectors together.
         z = np.random.default_rng(0).standard_normal((4, len(anchor.mode)))
