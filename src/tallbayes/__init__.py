@@ -51,6 +51,7 @@ _HOMES = {
     "from_bambi": "doors.pymc.bambi",
     "from_numpyro": "doors.numpyro.model",
     "from_pymc": "doors.pymc.model",
+    "history": "arrivals.history",
     "ingest": "rows.ingest",
     "load": "results.result_file",
     "merge_ledgers": "records.ledger",
@@ -112,6 +113,7 @@ __all__ = [
     "from_bambi",
     "from_numpyro",
     "from_pymc",
+    "history",
     "ingest",
     "load",
     "merge_ledgers",
@@ -125,6 +127,7 @@ __all__ = [
 if TYPE_CHECKING:
     __version__: str
     from tallbayes import baselines
+    from tallbayes.arrivals.history import history
     from tallbayes.doors.numpyro.model import from_numpyro
     from tallbayes.doors.pymc.bambi import from_bambi
     from tallbayes.doors.pymc.model import from_pymc

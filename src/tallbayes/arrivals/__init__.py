@@ -7,5 +7,8 @@ sizes      how far single rows can push, and how often they are listed for it
 standing   all of this as one value, and what a day makes of it
 levels     room for categories that were not there before
 days       a day's answer: rows into the standing, and the walk from there
+foretold   what a fit says of rows before it has seen them
+history    the answers of all days, one beside the other
+picture    of them
 doors      what `Result.update` and `Result.without` do, for rows as they were given
 """

@@ -5,12 +5,14 @@ A fit by a formula encodes them as its own; where a category is new and asked fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tallbayes.arrivals.days import answered, arrays_of, begun
+from tallbayes.arrivals.foretold import Foretold, foretell
 from tallbayes.arrivals.levels import with_levels
 from tallbayes.arrivals.standing import Carried
 from tallbayes.errors import InputError, explain
@@ -41,6 +43,7 @@ class GivenRows:
     offset: Any = None
     missing: str = "error"
     new_levels: str = "refuse"
+    foretell: bool = False
 
 
 def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
@@ -48,7 +51,8 @@ def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
     standing, door = standing_of(result), result.door
     changes = read_changes(standing.question, **_chosen(asked))
     standing, door, arrays = read_given(standing, door, given)
-    after = standing.with_rows(arrays)
+    told = foretell(result, standing.target, given.rows, arrays) if given.foretell else None
+    after = replace(standing.with_rows(arrays), foretold=told)
     came, total = after.num_rows - standing.num_rows, after.num_rows
     said = f"rows: {came:,} came on day {after.day}, {total:,} in all"
     after = replace(after, question=changes.kept(standing.question), told=(*standing.told, *after.told, said))
@@ -68,6 +72,22 @@ def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
     found = answered(after, changes)
     # The tables that were given still have these rows.
     return found if door is None else described(replace(door, table=None), found)
+
+
+def foretold(result: Result, given: GivenRows) -> Foretold:
+    """What the result says of these rows, as `Result.foretell` has it."""
+    standing, _, arrays = read_given(standing_of(result), result.door, given)
+    return foretell(result, standing.target, given.rows, arrays)
+
+
+def standing_on(result: Result, days: Sequence[tuple[GivenRows, bool]]) -> Result:
+    """The result, carried over days whose answers are not wanted any more: rows that came, or were withdrawn."""
+    standing, door = standing_of(result), result.door
+    for given, gone in days:
+        standing, door, arrays = read_given(standing, door, given)
+        standing = standing.without(arrays) if gone else standing.with_rows(arrays)
+        door = None if door is None else replace(door, table=None) if gone else _with_table(door, given)
+    return replace(result, standing=replace(standing, told=()), door=door)
 
 
 def standing_of(result: Result) -> Carried:

@@ -24,6 +24,7 @@ from tallbayes.anchor.mode import anchor_at, curvature_of, find_anchor, settle
 from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.sums import Curvature
 from tallbayes.arrivals.centre import Expanded, moved_along
+from tallbayes.arrivals.foretold import Foretold
 from tallbayes.arrivals.memory import Growing
 from tallbayes.arrivals.order import Order, contents, never_there
 from tallbayes.arrivals.sizes import Sizes, sizes_of
@@ -70,7 +71,7 @@ class Carried:
     """All rows so far, and what was learnt of them; `day` counts what came and went since the first fit.
 
     `start` is where a climb begins if nothing better is known. `read` are the rows that the last day has read before
-    its first path, `told` what it has to say.
+    its first path, `told` what it has to say, `foretold` how its rows stood beside the posterior of the day before.
     """
 
     question: Question
@@ -86,6 +87,7 @@ class Carried:
     search: Search = ((), ())
     read: int = 0
     told: tuple[str, ...] = ()
+    foretold: Foretold | None = None
 
     @property
     def table(self) -> Table:
@@ -186,7 +188,7 @@ class Carried:
         return Order.empty().with_rows(hashes, np.arange(self.num_rows, dtype=np.int32), copies)
 
     def _next_day(self) -> Carried:
-        return replace(self, day=self.day + 1, read=0, told=())
+        return replace(self, day=self.day + 1, read=0, told=(), foretold=None)
 
     def _lost(self) -> Carried:
         """Where the log posterior is not curved downwards any more, a centre is looked for anew."""

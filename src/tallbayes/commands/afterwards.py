@@ -163,4 +163,38 @@ CURVE = Command(
     },
     module="answers",
 )
-AFTERWARDS = (DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE, CURVE)
+UPDATE = Command(
+    "update",
+    help="take rows that came into a run, or take rows out",
+    usage="RUN NEW | RUN --withdraw FILE  [--new-levels add] [--tolerance X] [options]",
+    description="The posterior for all rows so far and those of NEW, which are encoded as the fit encoded its own; or "
+    "for all but those of FILE, each of which must have been there. The same file twice is taken once. What the rows "
+    "were foretold to be is on record; tallbayes history RUN tells.",
+    epilog="example:\n  tallbayes update run1 monday.csv\n  tallbayes update run1 --withdraw mistaken.csv\n\n"
+    "Until the last moment nothing has happened: after a crash the same command does the same again.\n\n" + EXIT_CODES,
+    options={
+        "": (
+            RUN,
+            path("data", "a file of rows that came", "NEW", nargs="?"),
+            path("--withdraw", "a file of rows that are to be taken out", "FILE"),
+            choice("--new-levels", "a category that was not there before", "refuse", "add"),
+            number("--tolerance", "error in posterior sds; that of the run if not given"),
+            flag("--full", "print levels, rates and tuning too"),
+            flag("--json", "print one JSON document instead of text"),
+            flag("--quiet", "no progress and no remarks on stderr"),
+        )
+    },
+    interrupted="interrupted; nothing has happened, and the same command does it again",
+    module="arrivals",
+)
+HISTORY = Command(
+    "history",
+    help="tell how the answers of a run moved from day to day",
+    usage="RUN [--csv]",
+    description="A line a day: rows, the log score of those that came under the posterior of the day before, how "
+    "surprising they were, which coefficient moved most and by how many of its posterior sds.",
+    epilog="example:\n  tallbayes history run1 --csv > coefficients.csv\n",
+    options={"": (RUN, flag("--csv", "every coefficient of every day as CSV"))},
+    module="arrivals",
+)
+AFTERWARDS = (UPDATE, HISTORY, DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE, CURVE)

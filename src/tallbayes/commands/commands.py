@@ -57,9 +57,9 @@ SECONDS_TO_CONNECT = 15
 def fit(options: argparse.Namespace) -> int:
     """Fit the regression that a formula describes, print the answer, and keep it in --out."""
     if options.out is None:
-        with _watched(options.quiet) as display:
+        with watched(options.quiet) as display:
             result = _compute(options, display)
-        _print(result, _settings(options, result), options)
+        print_run(result, _settings(options, result), options)
         return _ended(options, result, "not saved: --out RUN keeps it")
     require_free(options.out, options.force)
     place = begin_run(options.out, _settings(options))
@@ -70,7 +70,7 @@ def fit(options: argparse.Namespace) -> int:
         kept = write_run(options.out, result, settings, options.force)
     finally:
         # What took long to compute is told even where it cannot be kept.
-        _print(result, settings, options, options.out)
+        print_run(result, settings, options, options.out)
     return _ended(options, result, f"saved in {_nearby(kept)}")
 
 
@@ -81,9 +81,9 @@ def resume(options: argparse.Namespace) -> int:
         return _extend(folder, options)
     asked = _asked_again(place, options)
     write_settings(place, _settings(asked))
-    result = _computed_in(place, asked, _nothing)
+    result = _computed_in(place, asked, nothing)
     kept = write_run(folder, result, _settings(asked, result), force=True)
-    _print(result, _settings(asked, result), options, folder)
+    print_run(result, _settings(asked, result), options, folder)
     return _ended(options, result, f"saved in {_nearby(kept)}")
 
 
@@ -95,14 +95,33 @@ def _extend(folder: Path, options: argparse.Namespace) -> int:
         raise LedgerError(explain(f"a run with {LEDGER}", f"{str(folder)!r} without it", hint))
     changed = any(getattr(options, name) is not None for name in (*ACCURACIES, "interval_tolerance"))
     if before.converged and not changed and not options.merge:
-        _print(before, settings, options, folder)
+        print_run(before, settings, options, folder)
         return _ended(options, before, "finished before: --tolerance X makes it more accurate")
     asked = _asked_again(folder, options)
-    result = _computed_in(folder, asked, _nothing)
+    result = _computed_in(folder, asked, nothing)
     settings = _settings(asked, result)
     update_run(folder, result, settings)
-    _print(result, settings, options, folder)
+    print_run(result, settings, options, folder)
     return _ended(options, result, f"saved in {_nearby(folder)}")
+
+
+def fit_on_record(folder: Path, options: argparse.Namespace) -> Result:
+    """The fit that a finished run is of, once more out of its ledger."""
+    settings = read_settings(folder / SETTINGS)
+    budget = {"max_seconds": None, "max_evaluations": None, "dask": None, "merge": None}
+    asked = _asked_again(folder, argparse.Namespace(**{**budget, "quiet": options.quiet}))
+    if settings.get("prior"):
+        asked.prior = settings["prior"]
+    return _computed_in(folder, asked, nothing)
+
+
+def fit_into(folder: Path, options: argparse.Namespace) -> Result:
+    """A fit that is kept, and printed by nobody."""
+    require_free(folder, False)
+    place = begin_run(folder, _settings(options))
+    result = _computed_in(place, options, partial(abandon_run, folder))
+    write_run(folder, result, _settings(options, result), False)
+    return result
 
 
 def _asked_again(place: Path, options: argparse.Namespace) -> argparse.Namespace:
@@ -129,7 +148,7 @@ def _computed_in(place: Path, options: argparse.Namespace, abandon: Callable[[],
         number = merge_ledgers(place / LEDGER, other / LEDGER if other.is_dir() else other)
         print(f"tallbayes: {number:,} blocks taken over from {other}", file=sys.stderr)
     try:
-        with _watched(options.quiet) as display:
+        with watched(options.quiet) as display:
             return _compute(options, display, place / LEDGER)
     except BaseException as error:
         # Sums over rows are worth going on from, but not where the posterior turned out to be improper.
@@ -149,7 +168,7 @@ def _has(path: Path, kinds: tuple[str, ...]) -> bool:
         return path.is_file()
 
 
-def _nothing() -> None:
+def nothing() -> None:
     pass
 
 
@@ -161,7 +180,7 @@ def _ended(options: argparse.Namespace, result: Result, remark: str) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print what `fit` has kept."""
-    _print(*read_run(options.folder), options, _folder(options.folder))
+    print_run(*read_run(options.folder), options, _folder(options.folder))
     return 0
 
 
@@ -319,7 +338,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _watched(quiet: bool) -> Iterator[Display]:
+def watched(quiet: bool) -> Iterator[Display]:
     """A display of phases and looks: on the terminal if there is one and it is wanted."""
     if quiet or not sys.stderr.isatty():
         yield Display()
@@ -354,7 +373,9 @@ def _kept_in(folder: Path | None, settings: dict[str, Any]) -> dict[str, Any]:
     return settings if folder is None or not settings else settings | {RUN: _nearby(folder.absolute())}
 
 
-def _print(result: Result, settings: dict[str, Any], options: argparse.Namespace, folder: Path | None = None) -> None:
+def print_run(
+    result: Result, settings: dict[str, Any], options: argparse.Namespace, folder: Path | None = None
+) -> None:
     settings = _kept_in(folder, settings)
     if isinstance(sys.stdout, TextIOWrapper):
         # Names of columns may be in any script, which not every terminal can write.

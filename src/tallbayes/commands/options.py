@@ -177,6 +177,30 @@ FIT = Command(
     },
     interrupted="interrupted before there was anything to keep",
 )
+WATCH = Command(
+    "watch",
+    help="take in files as they arrive in a folder",
+    usage="FOLDER --formula FORMULA --out RUN [--every S] [--once] [options of fit]",
+    description="The first file of rows, by name, is fitted; every later one is an update, as soon as nobody writes to "
+    "it any more, and a line is printed for each: which coefficient moved most, and how surprising the rows were.",
+    epilog='example:\n  tallbayes watch incoming --formula "late ~ hour + C(carrier)" --tolerance 0.02 --out run1\n\n'
+    "Ctrl-C ends it at any instant; the same command goes on where it was.\n",
+    options={
+        "": (
+            path("data", "the folder that files arrive in", "FOLDER"),
+            path("--out", "the folder of the run", "RUN", required=True),
+            number("--every", "seconds between two looks; default 1", "S", default=1.0),
+            flag("--once", "take in what is there, and end"),
+            choice("--new-levels", "a category that was not there before", "refuse", "add"),
+        ),
+        "model": MODEL,
+        "accuracy, one of these": ACCURACY,
+        "sampling": (option("--seed", "default 0", "K", type=int, default=0), *BUDGET),
+        "output": (QUIET,),
+    },
+    interrupted="ended; the same command goes on",
+    module="arrivals",
+)
 RESUME = Command(
     "resume",
     help="go on with a run, or make it more accurate",
@@ -284,4 +308,4 @@ REPRODUCE = Command(
     interrupted="interrupted; what is finished is kept, the same command goes on from there",
     module="reproduce",
 )
-COMMANDS = (INGEST, PRIOR, FIT, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)
+COMMANDS = (INGEST, PRIOR, FIT, WATCH, RESUME, SHOW, EFFECTS, PREDICT, *AFTERWARDS, REPORT, REPRODUCE)

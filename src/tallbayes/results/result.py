@@ -17,7 +17,6 @@ from tallbayes.estimator.rates import Contraction
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.progress import Report
 from tallbayes.results.parts import (
-    Arriving,
     Cost,
     DrawWeights,
     Factor,
@@ -29,6 +28,7 @@ from tallbayes.results.parts import (
     Settings,
     Tolerance,
 )
+from tallbayes.results.questions.arriving import Arriving
 from tallbayes.results.questions.fits import FitQuestions
 from tallbayes.results.questions.parameters import ParameterQuestions
 from tallbayes.results.questions.rows import RowQuestions
