@@ -16,7 +16,7 @@ from tallbayes.anchor.mode import find_anchor
 from tallbayes.anchor.recentring import FAR, put_in_balance, recentre
 from tallbayes.model.model import bind
 from tallbayes.rows.table import make_table
-from tallbayes.sampler.paths import make_inputs
+from tallbayes.sampler.inputs import make_inputs
 
 
 def exact(rows: dict[str, np.ndarray]) -> tuple[float, float, np.ndarray]:

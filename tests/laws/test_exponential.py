@@ -20,8 +20,9 @@ from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.gradients import whitened_remainder
+from tallbayes.sampler.inputs import make_inputs
 from tallbayes.sampler.levels import _sample, make_problem
-from tallbayes.sampler.paths import Plan, make_inputs
+from tallbayes.sampler.paths import Plan
 
 STEPS = (2.0, 1.0, 0.25)
 NOISE_SCALE, PRIOR_SCALE = 0.7, 1.5

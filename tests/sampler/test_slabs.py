@@ -22,8 +22,9 @@ from tallbayes.model.model import bind
 from tallbayes.model.observables import Observables
 from tallbayes.rows.table import SHUFFLE_SEED, check_rows, make_table
 from tallbayes.sampler.gradients import centre_rows, row_terms, whitened_remainder
+from tallbayes.sampler.inputs import make_inputs
 from tallbayes.sampler.levels import make_problem
-from tallbayes.sampler.paths import Plan, make_inputs
+from tallbayes.sampler.paths import Plan
 
 NUM_ROWS, D = 11, 3
 FAMILY, BY_HAND = tb.families.logistic(prior_scale=2.0), logistic_by_hand(D, prior_scale=2.0)

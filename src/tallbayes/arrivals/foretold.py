@@ -106,7 +106,7 @@ def _densities(target: Target, arrays: Any, centre: Floats, moves: Floats) -> An
         yield densities(target, taken(arrays, slice(start, start + PART_ROWS)), centre, moves)
 
 
-class Look(NamedTuple):
+class Scored(NamedTuple):
     """Responses, with their log density at the centre and its gradient, up to constants."""
 
     y: Floats
@@ -116,7 +116,7 @@ class Look(NamedTuple):
 
 def _looks(
     target: Target, arrays: Any, centre: Floats, simulation: Simulation, units: tuple[float, float]
-) -> tuple[Look, Look]:
+) -> tuple[Scored, Scored]:
     """At the responses that were seen, and at replicated ones: (replicates, draws) scores and gradients."""
     scale, shift = units
     drawer: Any = simulation.drawer
@@ -136,7 +136,7 @@ def _looks(
             y = (drawer.responses(eta, each.batch, rng) - shift) / scale
             totals[replicate] += _look(target, part, centre, y)
         first += count
-    return Look(np.concatenate(seen), total[0], total[1:]), Look(np.zeros(0), totals[..., 0], totals[..., 1:])
+    return Scored(np.concatenate(seen), total[0], total[1:]), Scored(np.zeros(0), totals[..., 0], totals[..., 1:])
 
 
 def _look(target: Target, rows: Any, centre: Floats, ys: Floats) -> Floats:

@@ -32,8 +32,8 @@ from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats, Moments
 from tallbayes.sampler.couplings import Antithetic
 from tallbayes.sampler.dynamics import Euler
-from tallbayes.sampler.gradients import Inputs
-from tallbayes.sampler.paths import Plan, make_inputs
+from tallbayes.sampler.inputs import Inputs, make_inputs
+from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.randomness import seed_words
 from tallbayes.sampler.roles import GradientEstimator
 from tallbayes.setup.preparation import Prepared

@@ -35,7 +35,8 @@ from tallbayes.baselines.chains import (
 )
 from tallbayes.errors import InputError, explain
 from tallbayes.model.model import Model
-from tallbayes.sampler.gradients import Full, Inputs
+from tallbayes.sampler.gradients import Full
+from tallbayes.sampler.inputs import Inputs
 from tallbayes.sampler.paths import Plan, make_drawer
 from tallbayes.sampler.randomness import path_key
 from tallbayes.setup.preparation import check_data, prepare

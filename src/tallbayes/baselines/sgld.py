@@ -33,7 +33,8 @@ from tallbayes.errors import InputError, MethodError, explain
 from tallbayes.estimator.estimands import resolve_tolerances
 from tallbayes.model.model import Model
 from tallbayes.sampler.draws import gather, pick
-from tallbayes.sampler.gradients import Inputs, evaluations_per_step
+from tallbayes.sampler.gradients import evaluations_per_step
+from tallbayes.sampler.inputs import Inputs
 from tallbayes.sampler.paths import Plan, make_drawer, make_expand, make_step
 from tallbayes.sampler.randomness import path_key
 from tallbayes.sampler.roles import GradientEstimator

@@ -30,7 +30,7 @@ def update(options: argparse.Namespace) -> int:
     """The posterior for all rows so far and those of a file, or without these."""
     folder: Path = options.folder
     file, gone = _asked_file(options)
-    stream = Stream.open(folder, options)
+    stream = RunDays.open(folder, options)
     known = stream.last_day_of(file)
     if known is not None and (known.withdrawn > 0) == gone:
         what = "out" if gone else "in"
@@ -64,13 +64,13 @@ def watch(options: argparse.Namespace) -> int:
     place, run = options.data, options.out
     if not place.is_dir():
         raise InputError(explain("a folder to watch", repr(str(place)), "the folder that files arrive in"))
-    stream: Stream | None = None
+    stream: RunDays | None = None
     seen: dict[Path, tuple[int, int]] = {}
     ended = 0
     while True:
         for file in _arrived(place, seen, wait=not options.once):
             if stream is None:
-                stream = Stream.begin(run, file, options)
+                stream = RunDays.begin(run, file, options)
                 if stream.last_day_of(file) is not None and len(stream.days) > 1:
                     continue
             elif stream.last_day_of(file) is not None:
@@ -89,7 +89,7 @@ def watch(options: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class RunDays:
     """A run and its days, standing on all of them."""
 
     folder: Path
@@ -99,7 +99,7 @@ class Stream:
     days: tuple[Any, ...]
 
     @classmethod
-    def open(cls, folder: Path, options: argparse.Namespace) -> Stream:
+    def open(cls, folder: Path, options: argparse.Namespace) -> RunDays:
         """A run as it is on disk: the fit it began with out of its ledger, and the rows of all its days read again."""
         from tallbayes.arrivals.doors import GivenRows, standing_on
         from tallbayes.arrivals.history import DAYS, Day, read_days, write_day
@@ -121,7 +121,7 @@ class Stream:
         return cls(folder, options, settings, result, days)
 
     @classmethod
-    def begin(cls, folder: Path, file: Path, options: argparse.Namespace) -> Stream:
+    def begin(cls, folder: Path, file: Path, options: argparse.Namespace) -> RunDays:
         """The run of a folder that is watched: as it was left, or of its first file."""
         from tallbayes.arrivals.history import Day, write_day
         from tallbayes.commands.commands import fit_into
@@ -137,7 +137,7 @@ class Stream:
         found = _digest(file)
         return next((day for day in reversed(self.days) if day.digest == found), None)
 
-    def after(self, file: Path, gone: bool, new_levels: str, tolerance: float | None) -> Stream:
+    def after(self, file: Path, gone: bool, new_levels: str, tolerance: float | None) -> RunDays:
         """With the rows of a file, or without them; from the last line on they count."""
         from tallbayes.arrivals.history import Day, told_of, write_day
 

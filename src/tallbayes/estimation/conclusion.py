@@ -23,9 +23,9 @@ from tallbayes.posterior.telescoping import Rungs
 from tallbayes.results.fitted import Fitted
 from tallbayes.results.parts import Cost, Level, Rates, Regression
 from tallbayes.results.result import Result
+from tallbayes.sampler.dynamics import merged_last
 from tallbayes.sampler.levels import Problem
 from tallbayes.sampler.roles import Dynamics
-from tallbayes.sampler.states import merged_last
 from tallbayes.setup.corners import corner_note
 from tallbayes.setup.preparation import Prepared
 from tallbayes.setup.record import Search

@@ -23,7 +23,7 @@ from tallbayes.experiments.problem import make_rows
 from tallbayes.experiments.runs import subject
 from tallbayes.experiments.store import Measurement, numbers
 from tallbayes.sampler.draws import STRETCH, gather, pick
-from tallbayes.sampler.gradients import Inputs
+from tallbayes.sampler.inputs import Inputs
 from tallbayes.sampler.levels import Problem, schedule_of
 from tallbayes.sampler.paths import Plan, Schedule, make_drawer, make_expand, make_step
 from tallbayes.sampler.randomness import path_key, seed_words

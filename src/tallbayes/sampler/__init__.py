@@ -4,8 +4,8 @@ roles         what a sampling law, a gradient, a dynamics and a coupling must ha
 randomness    words into normals and integers
 minibatch     laws of n rows out of N
 draws         noise and batches of a stretch of steps, drawn first
+inputs        what all paths of a run share
 gradients     five estimators in one equation
-states        positions, or positions and velocities, and the noise of a step
 dynamics      one step, with its noise as an argument
 kinetic       one of paths with a velocity
 couplings     which batches coarse paths see

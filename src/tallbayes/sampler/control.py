@@ -31,10 +31,10 @@ from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax, jitted, jnp
-from tallbayes.sampler.dynamics import Exponential
-from tallbayes.sampler.gradients import Inputs, whitened_remainder
+from tallbayes.sampler.dynamics import Exponential, approach, position
+from tallbayes.sampler.gradients import whitened_remainder
+from tallbayes.sampler.inputs import Inputs
 from tallbayes.sampler.roles import Dynamics, GradientEstimator
-from tallbayes.sampler.states import approach, position
 
 DRAWS = 256
 # Of the mean square of a slope: what the slope of the quadratic may leave.

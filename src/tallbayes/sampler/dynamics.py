@@ -8,6 +8,10 @@ Euler moves the displacement v = theta - theta_0. Exponential moves the whitened
 drift is -z + r(z): the Gaussian part is integrated exactly, so that h is limited by the remainder r alone. The
 remainder is tamed, r / sqrt(1 + (h |r| / B)^2) with B = bound sqrt(d): where r grows faster than linearly an explicit
 step would rarely, but fatally, overshoot. The tamed step has the same limit, and h |r| > B is rare.
+
+A state is a position, or a position and a velocity (`kinetic`), in one long vector; so is the noise of a step. A
+dynamics that says nothing of this moves a position by one noise, and its gradient is read where a step begins; one that
+does is `roles.Inertial`.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import numpy as np
 
 from tallbayes.errors import MethodError, explain
 from tallbayes.programs.later import jax, jnp
+from tallbayes.sampler.roles import Dynamics
 
 
 @dataclass(frozen=True)
@@ -106,3 +111,43 @@ def strain_of(step: Any, remainder: jax.Array, bound: float) -> jax.Array:
     safe = jnp.where(largest > 0, largest, 1)
     length = safe * jnp.sqrt(jnp.sum((remainder / safe) ** 2))
     return step * length / remainder.dtype.type(bound * remainder.size**0.5)
+
+
+def vectors_of(dynamics: Dynamics) -> int:
+    """Of a state."""
+    return int(getattr(dynamics, "vectors", 1))
+
+
+def noises_of(dynamics: Dynamics) -> int:
+    """Of the noise of a step."""
+    return int(getattr(dynamics, "noises", 1))
+
+
+def position(dynamics: Dynamics, state: Any) -> Any:
+    """The first vector of a state, or of many along the last axis."""
+    number = vectors_of(dynamics)
+    return state if number == 1 else state[..., : state.shape[-1] // number]
+
+
+def last_noise(dynamics: Dynamics, noise: Any) -> Any:
+    """Of a step's noises the one that `spread` multiplies."""
+    number = noises_of(dynamics)
+    if number == 1:
+        return noise
+    length = noise.shape[-1] // number
+    first = dynamics.last * length  # type: ignore[attr-defined]
+    return noise[..., first : first + length]
+
+
+def approach(dynamics: Any, coefficients: Any, state: Any, noise: Any) -> Any:
+    """The state at which the gradient of a step is read."""
+    return dynamics.approach(coefficients, state, noise) if hasattr(dynamics, "approach") else state
+
+
+def merged_last(dynamics: Dynamics, coefficients: Any) -> Any:
+    """How much of the last noise of the second of two steps is in the last noise of the step of twice the size."""
+    if noises_of(dynamics) == 1:
+        return dynamics.merge_noise(coefficients, np.zeros(()), np.ones(()))
+    nothing = np.zeros(noises_of(dynamics))
+    alone = np.where(np.arange(len(nothing)) == dynamics.last, 1.0, nothing)  # type: ignore[attr-defined]
+    return last_noise(dynamics, dynamics.merge_noise(coefficients, nothing, alone))[0]

@@ -28,109 +28,13 @@ from typing import Any, NamedTuple
 
 from tallbayes.anchor.sums import density_terms
 from tallbayes.errors import MethodError, explain
-from tallbayes.gaussian.arrowhead import Arrowhead
-from tallbayes.gaussian.chain import ChainWhitening
-from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
 from tallbayes.model.model import Target
 from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.table import tile_rows
 from tallbayes.sampler.draws import gather
+from tallbayes.sampler.inputs import Centre, Inputs
 from tallbayes.sampler.minibatch import WithReplacement
 from tallbayes.sampler.roles import GradientEstimator, Sampling
-
-SLAB_ROWS = 4
-# Where a step costs as much as thousands of rows.
-LONG_SLAB_ROWS = 64
-LONG_STEP_FROM = 256
-
-
-def is_long_step(dimension: int, by_matrix: bool) -> bool:
-    """Whether the products with W take as long as a hundred rows."""
-    return by_matrix and dimension >= LONG_STEP_FROM
-
-
-class Centre(NamedTuple):
-    """The point of expansion theta_0: G and H_X of the likelihood, gradient of the posterior, its precision H with W.
-
-    Where d is too large for a Hessian, H_X is None and H and W are diagonals; where H is a matrix of thousands of
-    rows H_X is not kept beside it, being -H less what is the prior's. `mismatch` is I - W^T H' W with H'
-    minus the posterior's Hessian at theta_0, where W was not made from it. `prior_hessian` is that of the log prior,
-    where it is a matrix. Where rows are expanded about another point, a `step` s leads from there to theta_0: G is then
-    what their expansion says of theta_0, and H_X theirs.
-    """
-
-    mode: jax.Array
-    gradient: jax.Array
-    hessian: Any
-    posterior_gradient: jax.Array
-    whitening: Whitening
-    mismatch: Any = None
-    prior_hessian: Any = None
-    step: Any = None
-
-    @property
-    def point(self) -> jax.Array:
-        """Where rows are expanded."""
-        return self.mode if self.step is None else self.mode - self.step
-
-    @property
-    def gradient_there(self) -> jax.Array:
-        """G at that point."""
-        return self.gradient if self.step is None else self.gradient - self.hessian @ self.step
-
-    def apart(self, displacement: jax.Array) -> jax.Array:
-        """The displacement from that point."""
-        return displacement if self.step is None else displacement + self.step
-
-    @property
-    def slab_rows(self) -> int:
-        """Rows of a batch that are read together."""
-        wide = is_long_step(self.mode.size, isinstance(self.whitening, DenseWhitening | ChainWhitening))
-        return LONG_SLAB_ROWS if wide or isinstance(self.hessian, Arrowhead) else SLAB_ROWS
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether H is more than its diagonal."""
-        return not isinstance(self.whitening, DiagonalWhitening)
-
-    def likelihood_bend(self, displacement: jax.Array, prior_bend: jax.Array) -> jax.Array:
-        """H_X v; `prior_bend` is the Hessian of the log prior times v."""
-        if self.hessian is not None:
-            return self.hessian @ displacement
-        return -self.whitening.times(displacement) - prior_bend
-
-    def move(self, state: jax.Array) -> jax.Array:
-        """v = W z."""
-        return self.whitening.move(state)
-
-    def pull_back(self, gradient: jax.Array) -> jax.Array:
-        """W^T grad."""
-        return self.whitening.pull_back(gradient)
-
-    def square_length(self, displacement: jax.Array) -> jax.Array:
-        """v^T H v, the squared distance in posterior sds."""
-        return displacement @ self.whitening.times(displacement)
-
-
-class Runs(NamedTuple):
-    """What a batch read in slabs is a run of: the table itself, or a list of its rows with their weights."""
-
-    length: Any
-    rows: Any = None
-    weights: Any = None
-
-
-class Inputs(NamedTuple):
-    """What all paths share: the rows, how many of them count, how many a slab-wise batch reads of what, the centre, the
-    units in which parameters are reported, and which observables are controlled, where any are."""
-
-    rows: Any
-    num_rows: Any
-    batch_size: Any
-    runs: Runs
-    centre: Centre
-    units: Any = None
-    controlled: Any = None
 
 
 class CentredRows(NamedTuple):

@@ -26,10 +26,11 @@ from tallbayes.programs.later import jax
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table, capacity_for
 from tallbayes.sampler.control import Control, make_control
-from tallbayes.sampler.gradients import LONG_SLAB_ROWS, Blend, Inputs, Taylor, evaluations_per_step, is_long_step
+from tallbayes.sampler.gradients import Blend, Taylor, evaluations_per_step
+from tallbayes.sampler.inputs import LONG_SLAB_ROWS, Inputs, is_long_step, make_inputs
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.pairs import PHASES_OF_A_PAIR, PHASES_OF_A_REMAINDER, sample_pair, sample_remainder
-from tallbayes.sampler.paths import MOST_STOPS, PHASES, Plan, Schedule, make_inputs, sample_path
+from tallbayes.sampler.paths import MOST_STOPS, PHASES, Plan, Schedule, sample_path
 from tallbayes.sampler.randomness import phase_words
 from tallbayes.sampler.windows import PathEnd
 
@@ -37,11 +38,10 @@ from tallbayes.sampler.windows import PathEnd
 STEP_OVERHEAD = 4
 # Of hundreds of parameters, where a slab is read whatever there is in it, and the products with W are of whole blocks.
 LONG_STEP_SHARE = 8
-INDEXED_OVERHEAD = 16
-# 60 ns a parameter beside 20 to 30 ns a row, at 10,000 levels.
-ARROW_OVERHEAD = 2
+# With codes; and at 10,000 levels, 60 ns a parameter beside 20 to 30 ns a row.
+INDEXED_OVERHEAD, ARROW_OVERHEAD = 16, 2
 MOST_LISTED = 2**22
-# Numbers that a block reads; the fewest steps of a stride that decide, so that what is compiled ahead is what is run.
+# Numbers that a block reads; the fewest steps that decide, so that what is compiled ahead is what is run.
 LIGHT_WORK, FEW_STEPS = 2**20, 8
 
 
@@ -312,16 +312,9 @@ def problem_nowhere(plan: Plan, table: Table, curvature: Curvature) -> Problem:
 def compile_ahead(plan: Plan, table: Table, curvature: Curvature) -> list[Callable[[], Any]]:
     """Tasks that compile the two programs of a plan, for any anchor: they run paths of no steps at all."""
     problem = problem_nowhere(plan, table, curvature)
-    return [partial(_no_steps_level, problem), partial(_no_steps_contraction, problem)]
-
-
-def _no_steps_level(problem: Problem) -> None:
     nothing = schedule_of(problem, 0)._replace(solo_steps=np.int32(0), joint_steps=np.int32(0))
-    _run_level(problem, nothing, 0, _paths(0, BLOCK_PATHS))
-
-
-def _no_steps_contraction(problem: Problem) -> None:
-    _run_contraction(problem, 0, 0, 1.0)
+    level = partial(_run_level, problem, nothing, 0, _paths(0, BLOCK_PATHS))
+    return [level, partial(_run_contraction, problem, 0, 0, 1.0)]
 
 
 def _run_contraction(problem: Problem, stride: int, block: int, spread: float) -> Floats:

@@ -9,7 +9,9 @@ import numpy as np
 
 from tallbayes.programs.later import jax, jnp
 from tallbayes.sampler.draws import Draws, pick, run_steps
-from tallbayes.sampler.gradients import Inputs, whitened_remainder
+from tallbayes.sampler.dynamics import vectors_of
+from tallbayes.sampler.gradients import whitened_remainder
+from tallbayes.sampler.inputs import Inputs
 from tallbayes.sampler.paths import (
     Plan,
     displaced,
@@ -21,7 +23,6 @@ from tallbayes.sampler.paths import (
     square_distance,
 )
 from tallbayes.sampler.randomness import phase_key
-from tallbayes.sampler.states import vectors_of
 
 # Where the two start, and how they go on.
 PHASES_OF_A_PAIR = 2

@@ -13,7 +13,7 @@ is g(fine) - g(u), and the coarse paths of level l begin where u is when the joi
 law and is independent of all later noise. With a control they carry y beside u as well (`control`).
 
 The state is what the dynamics moves: the displacement v = theta - theta_0, or z with v = W z, or z and a velocity (see
-`states`). The step counts and sizes are arguments: one program serves all levels.
+`dynamics`). The step counts and sizes are arguments: one program serves all levels.
 """
 
 from __future__ import annotations
@@ -25,19 +25,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallbayes.anchor.anchor import Anchor
-from tallbayes.gaussian.whitening import DenseWhitening
 from tallbayes.model.model import Target
 from tallbayes.model.observables import Observables
 from tallbayes.programs.later import jax, jnp
-from tallbayes.rows.listing import Listing
-from tallbayes.rows.table import Table
 from tallbayes.sampler.control import make_paired_step, second_order
 from tallbayes.sampler.draws import Drawer, Draws, gather, pick, run_steps
-from tallbayes.sampler.gradients import Centre, Inputs, Runs, centre_rows, posterior_gradient, whitened_remainder
+from tallbayes.sampler.dynamics import approach, last_noise, noises_of, position, vectors_of
+from tallbayes.sampler.gradients import centre_rows, posterior_gradient, whitened_remainder
+from tallbayes.sampler.inputs import Inputs
 from tallbayes.sampler.randomness import normals, phase_key, words_per_normal
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
-from tallbayes.sampler.states import approach, last_noise, noises_of, position, vectors_of
 from tallbayes.sampler.windows import PathEnd, Totals, control_end, path_end, plus
 
 MOST_STOPS = 8
@@ -58,58 +55,6 @@ class Plan:
     laplace: bool = False
     slabs: bool = False
     control: bool = False
-
-
-def make_inputs(
-    table: Table,
-    anchor: Anchor,
-    dtype: str,
-    batch_size: int = 0,
-    listing: Listing | None = None,
-    places: int | None = None,
-    controlled: Any = None,
-    by_matrix: bool = False,
-    lean: bool = False,
-) -> Inputs:
-    """The rows and, beside them on the device, the point of expansion in the paths' precision.
-
-    With so many `places` there is a list whether one is given or not, so that one program serves both; `by_matrix` is
-    for a prior whose Hessian at the centre is to be a matrix; a `lean` centre has W alone, where nothing asks for H.
-    """
-
-    def place(part: Any) -> Any:
-        def narrow(leaf: Any) -> Any:
-            numbers = np.asarray(leaf)
-            return jax.device_put(numbers.astype(dtype) if numbers.dtype.kind == "f" else numbers)
-
-        return jax.tree.map(narrow, part)
-
-    with jax.enable_x64(True):
-        centre = Centre(
-            mode=place(anchor.mode),
-            gradient=place(anchor.likelihood_gradient),
-            hessian=place(anchor.likelihood_hessian),
-            posterior_gradient=place(anchor.gradient),
-            whitening=place(DenseWhitening(None, anchor.whitening) if lean else anchor.whitener),
-            mismatch=place(anchor.mismatch),
-            prior_hessian=place(anchor.prior_hessian) if by_matrix else None,
-            step=place(anchor.step),
-        )
-        runs = Runs(np.int32(table.num_rows))
-        if places is not None:
-            runs = _listed(table.num_rows if listing is None else listing.length, listing, places)
-        elif listing is not None:
-            runs = Runs(np.int32(listing.length), jax.device_put(listing.rows), jax.device_put(listing.weights))
-        parts = np.int32(table.num_rows), np.int32(batch_size), runs, centre, table.units
-        return Inputs(table.rows, *parts, None if controlled is None else jax.device_put(controlled))
-
-
-def _listed(length: int, listing: Listing | None, places: int) -> Runs:
-    """A list of so many places; of all rows in their order, where none is given."""
-    rows, weights = np.zeros(places, np.int32), np.zeros(places, np.float32)
-    rows[:length] = np.arange(length) if listing is None else listing.rows[:length]
-    weights[:length] = 1.0 if listing is None else listing.weights[:length]
-    return Runs(np.int32(length), jax.device_put(rows), jax.device_put(weights))
 
 
 class Schedule(NamedTuple):
