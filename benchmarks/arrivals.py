@@ -228,9 +228,8 @@ def table(known: dict[str, Any]) -> None:
         print(f"from scratch, to half the tolerance: median {np.median(whole):.2f} processor seconds")
     if "segments" in known:
         seconds = [day["processor_seconds"] for day in known["segments"]["days"]]
-        print(
-            f"segments: first ten days {np.median(seconds[:10]):.2f} processor seconds, last {np.median(seconds[-10:]):.2f}"
-        )
+        first, last = np.median(seconds[2:22]), np.median(seconds[-20:])
+        print(f"segments: processor seconds a day: days 3 to 22 {first:.2f}, last twenty {last:.2f}")
 
 
 if __name__ == "__main__":
