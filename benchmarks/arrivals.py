@@ -137,6 +137,8 @@ def segments(known: dict[str, Any]) -> None:
         kept.append(timed(result, made(size)))
         result = kept[-1].pop("result")
         print(number, kept[-1], flush=True)
+        known["segments"] = {"size": size, "days": kept}
+        keep(known)
     small = []
     for _ in range(10):
         small.append(timed(result, made(per_day)))
@@ -147,12 +149,13 @@ def segments(known: dict[str, Any]) -> None:
 
 
 def timed(result: tb.Result, rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    started = time.monotonic()
+    started, busy = time.monotonic(), time.process_time()
     found = result.update(rows)
     return {
         "result": found,
         "rows": found.cost.num_data,
         "seconds": round(time.monotonic() - started, 3),
+        "processor_seconds": round(time.process_time() - busy, 3),
         "gradients": found.cost.evaluations,
         "set_up": found.cost.setup_evaluations,
         "moved": any(note.startswith("centre: moved") for note in found.notes),
@@ -224,8 +227,9 @@ def table(known: dict[str, Any]) -> None:
         print(f"processor seconds a day: median {np.median(busy):.2f}, without a pass {np.median(busy[quiet]):.2f}")
         print(f"from scratch, to half the tolerance: median {np.median(whole):.2f} processor seconds")
     if "segments" in known:
-        seconds = [day["seconds"] for day in known["segments"]["days"]]
-        print(f"segments: first ten days {np.median(seconds[:10]):.2f} s, last ten {np.median(seconds[-10:]):.2f} s")
+        seconds = [day["processor_seconds"] for day in known["segments"]["days"]]
+        first, last = np.median(seconds[2:22]), np.median(seconds[-20:])
+        print(f"segments: processor seconds a day: days 3 to 22 {first:.2f}, last twenty {last:.2f}")
 
 
 if __name__ == "__main__":

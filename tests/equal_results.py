@@ -27,7 +27,9 @@ def assert_same(one: tb.Result, other: tb.Result) -> None:
 
 
 # What only the process that made a result has; a stored posterior knows its parameters as numbers instead.
-LIVING = ("continuation", "fit_table", "fitted_source", "live", "path_source", "stored")
+LIVING = (
+    "continuation", "door", "fit_table", "fitted_source", "live", "path_source", "question", "standing", "stored",
+)  # fmt: skip
 
 
 def assert_identical(one: Any, two: Any) -> None:

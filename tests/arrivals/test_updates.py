@@ -1,5 +1,6 @@
 """Updates: today's posterior from sums, against one that knows of no days, and against what goes wrong without them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -192,3 +193,19 @@ def test_a_row_that_decides_a_coordinate_is_seen(exact):
     whole = {name: np.concatenate([first[name], day[name]]) for name in first}
     scratch = tb.estimate(tb.families.logistic(), whole, tolerance=TOLERANCE / 5, seed=8)
     assert np.abs(scores(result, scratch)).max() < LARGEST
+
+
+def test_a_day_without_time_is_told_and_the_next_one_goes_on(days):
+    cut = days[-2].update(rows_of(8_000, 9_000), max_seconds=1e-9)
+    assert cut.status.name == "max_seconds"
+    assert cut.standing.num_rows == NUM_ROWS
+    assert cut.extend(tolerance=TOLERANCE).status.name == "converged"
+    after = cut.update(rows_of(0, 100))
+    assert after.converged
+    assert after.cost.num_data == 9_100
+
+
+def test_a_day_by_an_executor_has_the_same_bits(days):
+    with ThreadPoolExecutor(2) as threads:
+        found = days[-2].update(rows_of(8_000, 9_000), executor=threads)
+    np.testing.assert_array_equal(found["mean"].flat_value, days[-1]["mean"].flat_value)

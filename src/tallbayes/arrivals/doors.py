@@ -16,7 +16,7 @@ from tallbayes.arrivals.foretold import Foretold, foretell
 from tallbayes.arrivals.levels import with_levels
 from tallbayes.arrivals.standing import Carried
 from tallbayes.errors import InputError, explain
-from tallbayes.estimation.question import read_changes
+from tallbayes.estimation.question import Question, read_changes
 from tallbayes.formula.again.arriving import (
     FormulaDoor,
     encode_arriving,
@@ -48,7 +48,7 @@ class GivenRows:
 
 def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
     """All rows so far and these, as `Result.update` has it."""
-    standing, door = standing_of(result), result.door
+    standing, door = standing_of(result), _door_of(result)
     changes = read_changes(standing.question, **_chosen(asked))
     standing, door, arrays = read_given(standing, door, given)
     told = foretell(result, standing.target, given.rows, arrays) if given.foretell else None
@@ -62,7 +62,7 @@ def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
 
 def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
     """All rows so far but these, as `Result.without` has it."""
-    standing, door = standing_of(result), result.door
+    standing, door = standing_of(result), _door_of(result)
     changes = read_changes(standing.question, **_chosen(asked))
     standing, door, arrays = read_given(standing, door, replace(given, new_levels="refuse"))
     after = standing.without(arrays)
@@ -92,13 +92,17 @@ def standing_on(result: Result, days: Sequence[tuple[GivenRows, bool]]) -> Resul
 
 def standing_of(result: Result) -> Carried:
     """What a result stands on: carried since its last update, or made of its fit; it has nothing to say yet."""
-    if result.question is None:
+    if not isinstance(result.question, Question):
         got = "one loaded from a file, or made otherwise"
         hint = "the fit in the process that has its rows: tb.fit or tb.estimate, and update from there"
         raise InputError(explain("a result of this process, which still has its rows", got, hint))
     if isinstance(result.standing, Carried):
         return replace(result.standing, told=())
     return begun(result.question, result)
+
+
+def _door_of(result: Result) -> FormulaDoor | None:
+    return result.door if isinstance(result.door, FormulaDoor) else None
 
 
 def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) -> tuple[Carried, Any, Any]:

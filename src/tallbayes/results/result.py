@@ -86,9 +86,9 @@ class Result(ParameterQuestions, RowQuestions, FitQuestions, Arriving, Showing):
     path_source: Callable[[], Problem] | None = field(default=None, repr=False)
     continuation: Callable[..., Result] | None = field(default=None, repr=False)
     fit_table: FitTable | None = field(default=None, repr=False)
-    question: Any = field(default=None, repr=False)
-    door: Any = field(default=None, repr=False)
-    standing: Any = field(default=None, repr=False)
+    question: object = field(default=None, repr=False)
+    door: object = field(default=None, repr=False)
+    standing: object = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Estimate:
         return self.estimates[name]

@@ -115,5 +115,6 @@ def portable(result: Result) -> Result:
         posterior = replace(posterior, live=None, stored=posterior.reading)
     modes = tuple(each if each.result is None else replace(each, result=portable(each.result)) for each in result.modes)
     # What is of this process alone.
-    gone: dict[str, Any] = dict.fromkeys(("continuation", "fitted_source", "path_source", "fit_table"))
+    living = "continuation", "fitted_source", "path_source", "fit_table", "question", "door", "standing"
+    gone: dict[str, Any] = dict.fromkeys(living)
     return replace(result, posterior=posterior, effect_source=source, modes=modes, **gone)

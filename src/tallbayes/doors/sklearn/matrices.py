@@ -348,6 +348,8 @@ def narrowed(result: Result, names: Names, width: int, scaling: Scaling) -> Resu
         continuation=None,
         fitted_source=None,
         path_source=None,
+        question=None,
+        standing=None,
     )
 
 
