@@ -76,13 +76,13 @@ def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
 
 def foretold(result: Result, given: GivenRows) -> Foretold:
     """What the result says of these rows, as `Result.foretell` has it."""
-    standing, _, arrays = read_given(standing_of(result), result.door, given)
+    standing, _, arrays = read_given(standing_of(result), _door_of(result), given)
     return foretell(result, standing.target, given.rows, arrays)
 
 
 def standing_on(result: Result, days: Sequence[tuple[GivenRows, bool]]) -> Result:
     """The result, carried over days whose answers are not wanted any more: rows that came, or were withdrawn."""
-    standing, door = standing_of(result), result.door
+    standing, door = standing_of(result), _door_of(result)
     for given, gone in days:
         standing, door, arrays = read_given(standing, door, given)
         standing = standing.without(arrays) if gone else standing.with_rows(arrays)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.arrivals.foretold import Foretold
+from tallbayes.arrivals.standing import Carried
 from tallbayes.errors import InputError, ResultFileError, explain, require_extra, suggestion
 from tallbayes.moments import Floats
 from tallbayes.results.coefficients import Number, coefficients, own_parameters
@@ -237,8 +238,7 @@ def history(run: str | os.PathLike[str] | Sequence[Result]) -> History:
 
 def told_of(result: Result) -> Foretold | None:
     """What was foretold of the rows of its last day."""
-    standing = result.standing
-    return None if standing is None else standing.foretold
+    return result.standing.foretold if isinstance(result.standing, Carried) else None
 
 
 def read_days(folder: Path) -> tuple[Day, ...]:
