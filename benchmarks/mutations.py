@@ -220,14 +220,14 @@ MUTATIONS = (
     Mutation(
         "biased-blend",
         "sampler/gradients.py",
-        "exact += _times(c, centre.hessian @ displacement)",
-        "exact += centre.hessian @ displacement",
+        "exact += _times(c, centre.likelihood_bend(centre.apart(displacement), bend))",
+        "exact += centre.likelihood_bend(centre.apart(displacement), bend)",
         (LAW, EQUATIONS),
     ),
     Mutation(
         "biased-blend, by the prior's share of H",
         "sampler/gradients.py",
-        "rest += (c - 1) * (centre.hessian @ displacement)",
+        "rest += (c - 1) * centre.likelihood_bend(apart, prior_bend)",
         "rest += (1 - c) * centre.whitening.times(displacement)",
         (POSTERIOR, REMAINDER),
     ),
@@ -332,9 +332,9 @@ MUTATIONS = (
     ),
     Mutation(
         "control, of the step after",
-        "sampler/control.py",
-        "second = float(np.mean(-np.expm1(-2 * times))) * np.exp(-h) / (1 + np.exp(-h))",
-        "second = float(np.mean(-np.expm1(-2 * times))) / (1 + np.exp(-h))",
+        "sampler/dynamics.py",
+        "second = float(np.mean(-np.expm1(-2 * times))) * np.exp(-step) / (1 + np.exp(-step))",
+        "second = float(np.mean(-np.expm1(-2 * times))) / (1 + np.exp(-step))",
         (FORMS, BY_HAND),
     ),
     Mutation(

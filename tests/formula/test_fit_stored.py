@@ -202,7 +202,7 @@ def mode_of(rows: Any, formula: str, **options: Any) -> tuple[np.ndarray, np.nda
             tb.fit(formula, rows, tolerance=1.0, **options)
     model, data, weights = asked.value.args
     stored = data if isinstance(data, Stored) else None
-    model, arrays = walk._check_rows(model, data, weights)
+    model, arrays = walk.check_rows(model, data, weights)
     anchor = preparation.find_centre(preparation.place(model, arrays, None, False, stored), None).anchor
     return anchor.mode, anchor.sd
 

@@ -19,7 +19,7 @@ from scipy.linalg import expm, solve_continuous_lyapunov
 
 import tallbayes as tb
 from tallbayes.errors import MethodError
-from tallbayes.sampler import states
+from tallbayes.sampler import dynamics as dynamics_of
 
 FRICTIONS = (0.7, 2.0, 3.0)
 TIMES = (1e-6, 1e-2, 0.5, 3.0)
@@ -94,7 +94,7 @@ def merging(dynamics, step):
 def test_the_last_noise_moves_coarse_and_fine_positions_alike():
     for step in (1.0, 0.25, 1e-3):
         fine, coarse = STEP.coefficients(step), STEP.coefficients(2 * step)
-        assert states.merged_last(STEP, fine) * STEP.spread(coarse) == pytest.approx(STEP.spread(fine), rel=1e-12)
+        assert dynamics_of.merged_last(STEP, fine) * STEP.spread(coarse) == pytest.approx(STEP.spread(fine), rel=1e-12)
         noise = np.zeros((4, 1))
         noise[STEP.last] = 1.0
         with jax.enable_x64(True):

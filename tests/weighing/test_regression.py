@@ -161,5 +161,5 @@ def test_derivatives_at_a_point_are_of_a_point_however_little_a_row_scatters(
     found = regression.at(theta)
     assert abs(found.gradient[-1] - slope) < 0.05 * np.sqrt(bend)
     assert found.curvature[-1, -1] == pytest.approx(bend, rel=0.05)
-    monkeypatch.setattr(PlainRegression, "_point", lambda self, theta: np.full(2, 0.02))
+    monkeypatch.setattr(PlainRegression, "_point", lambda self, theta, mean: np.full((1, 2), 0.02))
     assert abs(regression.at(theta).gradient[-1] - slope) > np.sqrt(bend)

@@ -304,9 +304,8 @@ def test_rows_on_disk_are_opened_where_they_are(cluster: Cluster, tmp_path: Path
 
 
 def problem_of(result: tb.Result) -> Any:
-    assert result.continuation is not None
-    before = result.continuation.args[0]  # type: ignore[attr-defined]
-    return before.finished.run.problem
+    assert result.path_source is not None
+    return result.path_source()
 
 
 def test_the_command_line_fits_on_a_cluster(

@@ -38,7 +38,8 @@ NODES = 48
 class Kinetic:
     """Underdamped Langevin dynamics in whitened units; a friction of 2 is critical for the Gaussian.
 
-    >>> method = tallbayes.Anchored(dynamics=Kinetic())
+    >>> import tallbayes as tb
+    >>> method = tb.Anchored(dynamics=Kinetic())
     """
 
     friction: float = 2.0
