@@ -53,7 +53,7 @@ def test_new_levels_have_coefficients_of_their_own(first, grown):
     names = ["Intercept", "hour", "carrier[T.DL]", "carrier[T.UA]", "carrier[T.OO]", "C(month)[T.2]"]
     assert list(grown["mean"].value) == names
     assert grown.num_rows == NUM_ROWS
-    assert any(note.startswith("levels: month 2 came") for note in grown.notes)
+    assert any(note.startswith("levels: carrier 'OO', month 2 came") for note in grown.notes)
     # Of 12 normal numbers.
     assert largest_score(grown, from_scratch(grown)) < 5.3
 
