@@ -88,7 +88,9 @@ class EffectNoise:
     def shifted(self, values: Floats, bounds: Floats) -> tuple[Floats, Floats]:
         """With what is beyond a normal xi, and what nodes leave open; of a difference of two the former is a bias."""
         sd, size = values[1], np.abs(self.along)
-        curved, off = float(size @ self.curved), float(size @ self.off @ size) / (2 * sd)
+        # What is no straight line may widen T by as much as it moves it.
+        curved = float(size @ self.curved)
+        off = curved + float(size @ self.off @ size) / (2 * sd)
         is_one = np.count_nonzero(self.along) == 1
         third, fourth = (each if is_one else np.abs(each) for each in (self.third, self.fourth))
         skew, excess = float(size @ third) / sd**3, float(size @ fourth) / sd**4
