@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import tallbayes as tb
 from tallbayes.commands import cli
+from tallbayes.commands.arrivals import _can_foretell
 
 pytestmark = pytest.mark.usefixtures("without_compile_cache")
 FORMULA, TOLERANCE = "y ~ x + g", "0.1"
@@ -158,3 +160,13 @@ def test_a_killed_update_has_not_happened_and_happens_to_the_same_bits(watched, 
         assert len(tb.history(own)) in (3, 4)
     subprocess.run(update(own), env=env, check=True, stdout=subprocess.DEVNULL)
     assert day_of(own) == day_of(whole)
+
+
+@pytest.mark.parametrize(
+    ("family", "weights", "can"),
+    [("logistic", None, True), ("logistic", "n", False), ("weibull", None, False), ("quantile", None, False)],
+)
+def test_rows_are_foretold_where_they_can_be(family, weights, can):
+    """Of censored times, rows with weights and a loss a day is an update without what was foretold."""
+    question, regression = SimpleNamespace(weights=weights), SimpleNamespace(family=family)
+    assert _can_foretell(SimpleNamespace(question=question, regression=regression, posterior=object())) is can

@@ -166,11 +166,13 @@ class RunDays:
 
 
 def _can_foretell(result: Result) -> bool:
-    """Of a loss there is no law, and of censored times no response that was seen."""
+    """Of a loss there is no law, of censored times no response that was seen, and rows with weights are several."""
     from tallbayes.results.fitted import family_of
 
     family = family_of(result)
-    return family is not None and not family.pseudo and family.response != "time" and result.posterior is not None
+    if getattr(result.question, "weights", None) is not None:
+        return False
+    return family is not None and not family.pseudo and family.response != "survival" and result.posterior is not None
 
 
 def _asked_file(options: argparse.Namespace) -> tuple[Path, bool]:
