@@ -162,6 +162,7 @@ bench-quick: $(BENCH_STAMP)
 
 calibrate: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/calibrate.py
+	@$(BIN)/python benchmarks/arrivals_calibration.py
 
 attack: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/attacks.py
