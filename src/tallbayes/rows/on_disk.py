@@ -179,12 +179,22 @@ class Stored:
     def as_of(self, count: int) -> Stored:
         """The table as it was when it had so many segments, digest and all unless their records have been merged;
         refused once rows have been withdrawn."""
-        kept = self.segments[:count]
-        if not kept or self.withdrawals:
+        if not 0 < count <= len(self.segments) or self.withdrawals:
             got = f"{self.withdrawals} withdrawals" if self.withdrawals else f"{count} segments"
             hint = "as_of of a table that has only grown"
             raise TableError(explain(f"1 to {len(self.segments)} segments, none of whose rows are gone", got, hint))
-        if len(kept) == len(self.segments):
+        return self.upto(self.segments[count - 1].stop)
+
+    def upto(self, num_rows: int) -> Stored:
+        """The first rows of the table, as many as it had when some segment had come; refused where the records of that
+        have been merged with later ones."""
+        count = sum(segment.stop <= num_rows for segment in self.segments)
+        kept = self.segments[:count]
+        if not kept or kept[-1].stop != num_rows:
+            stops = ", ".join(f"{segment.stop:,}" for segment in self.segments[-8:])
+            got, hint = f"{num_rows:,}", "the whole table"
+            raise TableError(explain(f"as many rows as there were after a segment, ... {stops}", got, hint))
+        if count == len(self.segments):
             return self
         last, parts = kept[-1], sum(len(list(segment.pieces())) for segment in kept)
         return replace(
@@ -196,6 +206,10 @@ class Stored:
             least=last.room,
             segments=kept,
         )
+
+    def head(self, count: int) -> Stored:
+        """Its first rows alone, to look at: they are no table of their own, and have no digest."""
+        return replace(self, num_rows=min(count, self.num_rows))
 
     def without(self, places: Any) -> Stored:
         """The table without the rows at these places; crash-safe. See `segments.withdrawal`."""
@@ -318,6 +332,11 @@ def header_of(stored: Stored) -> str:
         document = {"format": GROWN_FORMAT, **grown}
     document |= {name: value for name, value in _contents(stored).items() if name not in document}
     return json.dumps({**document, "source": stored.source, "digest": stored.digest}, indent=1)
+
+
+def stored_from(path: Path, header: str) -> Stored:
+    """A table as it was when it had this header, which `header_of` made; its rows may have gone since."""
+    return _read_header(path, json.loads(header))
 
 
 def _only_segment(stored: Stored) -> RowSegment:
