@@ -25,6 +25,7 @@ from tallbayes.formula.streaming import appended, asked_of, made_of, withdrawn
 from tallbayes.programs.later import jax
 from tallbayes.rows.columns import TIME_KINDS
 from tallbayes.rows.on_disk import Stored, map_table, open_table
+from tallbayes.rows.packing import packed_batches
 from tallbayes.rows.segments.alike import places_alike
 from tallbayes.rows.segments.conversion import in_fields_of
 from tallbayes.rows.segments.withdrawal import withdraw
@@ -83,17 +84,17 @@ class OnDisk:
         return converted(own, self._packed(rows) if self.read.columns else rows)
 
     def new_of(self, given: Any) -> Any:
-        """What is to be read of rows as they were given: of the table itself those that are new."""
+        """What is to be read of rows as they were given, in numbers as precise as the table has them; of the table
+        itself those that are new."""
         if is_table(given, self.source):
             given = rows_behind(self.source)
-        if not self.source.columns or self.encoding is not None:
+        if not self.source.columns:
             return given
-        path, made = file_of(self.source, given)
-        try:
-            return by_name(visible(self.source.columns), self._known_fields(path))
-        finally:
-            if made:
-                path.unlink(missing_ok=True)
+        now, rows = self._in_fields(given)
+        if self.encoding is None:
+            return by_name(visible(now.columns), self._of_known_levels(rows))
+        names = [column.name for column in now.columns]
+        return next(packed_batches(now, names, max(len(next(iter(rows.values()))), 1), as_they_came=True, rows=rows))
 
     def missing_of(self, asked: str) -> str:
         """What is done with rows that miss a value: what the fit did."""
@@ -130,12 +131,7 @@ class OnDisk:
         now, has_left = as_before_or_after(self.source, 0 if known is None else len(known.places))
         if known is not None and has_left:
             return known.places
-        path, made = file_of(self.source, given)
-        try:
-            return places_alike(now, in_fields_of(now, path))
-        finally:
-            if made:
-                path.unlink(missing_ok=True)
+        return places_alike(now, self._in_fields(given)[1])
 
     def without(self, gone: np.ndarray, places: Any = None) -> tuple[OnDisk, np.ndarray, np.ndarray]:
         """Without the rows of these numbers, and without those at these places of the table that was given."""
@@ -161,13 +157,20 @@ class OnDisk:
         assert self.encoding is not None
         return Design(self.read, None, self.source.num_rows - self.num_rows, self.encoding, ())
 
-    def _known_fields(self, path: Any) -> dict[str, np.ndarray]:
-        """The rows of a file in the fields of the table, refused where a text is a new one."""
-        rows = in_fields_of(open_table(self.source.path, verify=False), path)
+    def _in_fields(self, given: Any) -> tuple[Stored, dict[str, np.ndarray]]:
+        path, made = file_of(self.source, given)
+        try:
+            return in_fields_of(open_table(self.source.path, verify=False), path)
+        finally:
+            if made:
+                path.unlink(missing_ok=True)
+
+    def _of_known_levels(self, rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Refused where a text is a new one."""
         for column in self.source.columns:
             if column.kind == "text" and np.any(rows[column.field][:, column.place] >= len(column.levels)):
                 hint = "tb.estimate of all rows, or leave these rows out"
-                got = f"others in {path.name!r}; nothing was added"
+                got = "others; nothing was added"
                 raise DataError(explain(f"categories of column {column.name!r} that the table has", got, hint))
         return rows
 

@@ -185,8 +185,9 @@ def _grown(column: Column, found: LearntColumn) -> Column:
     return replace(column, levels=levels, missing=missing, least=least, largest=largest)
 
 
-def in_fields_of(onto: Stored, path: Path) -> dict[str, np.ndarray]:
-    """The rows of a file in the fields of a table, in their order; refused where it could not be put behind it."""
+def in_fields_of(onto: Stored, path: Path) -> tuple[Stored, dict[str, np.ndarray]]:
+    """The rows of a file in the fields of a table, in their order, and what it would know of its columns with them;
+    refused where they could not be put behind it."""
     file = look_at(path)
     learnt, parts, count = known_columns(onto, [file], None), [], 0
     wanted = [column.name for column in learnt]
@@ -197,7 +198,8 @@ def in_fields_of(onto: Stored, path: Path) -> dict[str, np.ndarray]:
         raise DataError(explain(f"at least one row in {file.label}", "0 rows", "check how it was written"))
     settled = layout_like(onto, learnt, file.label)
     made = settled.convert(np.concatenate(parts))
-    return {field.name: array for field, array in zip(settled.fields, made, strict=False)}
+    fields = {field.name: array for field, array in zip(settled.fields, made, strict=False)}
+    return replace(onto, columns=settled.columns), fields
 
 
 def types_of(learnt: list[LearntColumn]) -> dict[str, Any]:
