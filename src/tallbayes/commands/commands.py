@@ -105,14 +105,26 @@ def _extend(folder: Path, options: argparse.Namespace) -> int:
     return _ended(options, result, f"saved in {_nearby(folder)}")
 
 
-def fit_on_record(folder: Path, options: argparse.Namespace) -> Result:
-    """The fit that a finished run is of, once more out of its ledger."""
+def fit_on_record(folder: Path, options: argparse.Namespace, table: Any = None) -> Result:
+    """The fit that a finished run is of, once more out of its ledger; of a table on disk as it was then."""
+    return _computed_in(folder, _of_a_run(folder, options, table), nothing)
+
+
+def fit_anew(folder: Path, options: argparse.Namespace) -> Result:
+    """The fit of a run's table as it is now, which is kept nowhere."""
+    with watched(options.quiet) as display:
+        return _compute(_of_a_run(folder, options), display)
+
+
+def _of_a_run(folder: Path, options: argparse.Namespace, table: Any = None) -> argparse.Namespace:
     settings = read_settings(folder / SETTINGS)
     budget = {"max_seconds": None, "max_evaluations": None, "dask": None, "merge": None}
     asked = _asked_again(folder, argparse.Namespace(**{**budget, "quiet": options.quiet}))
     if settings.get("prior"):
         asked.prior = settings["prior"]
-    return _computed_in(folder, asked, nothing)
+    if table is not None:
+        asked.data = table
+    return asked
 
 
 def fit_into(folder: Path, options: argparse.Namespace) -> Result:

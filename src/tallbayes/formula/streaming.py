@@ -117,6 +117,11 @@ def made_of(rows: Stored) -> tuple[str, int, int]:
     return _state(rows, Place.document_of(rows))
 
 
+def encoding_of(rows: Stored) -> dict[str, Any]:
+    """The encoding of a design, as it is kept beside it."""
+    return dict(Place.document_of(rows)["encoding"])
+
+
 def asked_of(rows: Stored) -> dict[str, Any]:
     """What was asked of a design, by the names of a `Request`."""
     return dict(Place.document_of(rows)["asked"])
