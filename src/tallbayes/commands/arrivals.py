@@ -177,6 +177,16 @@ class RunDays:
         return replace(self, result=result, days=(*self.days, day))
 
 
+def with_days(result: Result, folder: Path) -> Result:
+    """A run's result with the rows of all its days, so that it can answer what needs them."""
+    from tallbayes.arrivals.disk.again import on_standing
+
+    stream = RunDays.open(folder, argparse.Namespace(quiet=True))
+    standing: Any = stream.result.standing
+    door: Any = stream.result.door
+    return on_standing(result, standing, door)
+
+
 def replay(options: argparse.Namespace) -> int:
     """The answer of a day that has passed."""
     settings = read_settings(options.folder / SETTINGS)

@@ -202,7 +202,7 @@ def predict(options: argparse.Namespace) -> int:
         got = f"{str(options.out)!r}, which exists"
         raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
     result, settings = read_run(options.folder)
-    result = with_its_rows(result, settings)
+    result = with_its_rows(result, settings, options.folder)
     with _uninterrupted():
         from tallbayes.results.predictions import predict_batches
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
@@ -222,11 +222,16 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def with_its_rows(result: Result, settings: dict[str, Any]) -> Result:
-    """A run that can answer what needs its table, where that is in its place."""
+def with_its_rows(result: Result, settings: dict[str, Any], folder: Path) -> Result:
+    """A run that can answer what needs its rows, those of its days too, where its table is in its place."""
     with _uninterrupted():
         use_compile_cache_later()
         from tallbayes.formula.again.rows import with_rows
+    place = _folder(folder)
+    if list((place / "days").glob("*.json"))[1:]:
+        from tallbayes.commands.arrivals import with_days
+
+        return with_days(result, place)
     return with_rows(result, settings)
 
 
@@ -266,7 +271,7 @@ def report(options: argparse.Namespace) -> int:
     folder = _folder(options.folder)
     place = options.out or folder / "report.html"
     # What was observed is shown where the table is in its place, and small.
-    result = with_its_rows(result, settings)
+    result = with_its_rows(result, settings, options.folder)
     asked: dict[str, Any] = {"sensitivity": options.sensitivity, "checks": result.checks() if options.checks else ()}
     answers = [result.loo()] if options.loo else []
     asked["answers"] = [*answers, result.evidence()] if options.evidence else answers

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from tallbayes.arrivals.days import HEAD_ROWS
 from tallbayes.arrivals.disk.state import Kept, kept_of, read_state, standing_from, write_state
 from tallbayes.arrivals.disk.tables import OnDisk
+from tallbayes.arrivals.order import Order
 from tallbayes.arrivals.standing import Carried, carries_on
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.question import Question
@@ -29,6 +30,7 @@ from tallbayes.methods.anchored import Anchored
 from tallbayes.model.model import Model
 from tallbayes.model.parts.making import with_width
 from tallbayes.model.weights import WEIGHT
+from tallbayes.results.draws.again import levels_again
 from tallbayes.results.fitted import FitTable, Fitted
 from tallbayes.results.result import Result
 from tallbayes.results.result_file import load
@@ -69,7 +71,11 @@ def gone_on(folder: Path, settings: Mapping[str, Any], day: int) -> Result:
 def on_standing(result: Result, standing: Carried, door: FormulaDoor) -> Result:
     """A result that was loaded, or another one, with what it stands on, so that it can go on."""
     own: dict[str, Any] = {"standing": standing, "door": door, "question": standing.question, "fit_table": door.table}
-    return replace(result, fitted_source=partial(_fitted, standing), **own)
+    found = replace(result, fitted_source=partial(_fitted, standing), **own)
+    if standing.order is None or result.posterior is None or result.posterior.weighted is not None:
+        return found
+    # A list of its own would take a pass over all rows.
+    return replace(found, path_source=cache(partial(_levels, found, standing.order)))
 
 
 def stood(folder: Path, settings: Mapping[str, Any], day: int, evening: bool) -> tuple[Carried, FormulaDoor]:
@@ -116,6 +122,10 @@ def _model(settings: Mapping[str, Any], kept: Kept, rows: Stored, encoding: Enco
 
 def _remade(settings: Mapping[str, Any], encoding: Encoding, rows: Any) -> Model:
     return model_again(settings, Design(rows, None, 0, encoding, ()))
+
+
+def _levels(result: Result, order: Order) -> Any:
+    return levels_again(result, order.listing())
 
 
 def _fitted(standing: Carried) -> Fitted:
