@@ -17,7 +17,7 @@ import numpy as np
 
 from tallbayes.arrivals.disk.tables import OnDisk
 from tallbayes.arrivals.memory import Growing
-from tallbayes.arrivals.role import Rows
+from tallbayes.arrivals.role import HeldRows
 from tallbayes.arrivals.standing import Carried, Footing, carries_on
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.estimate import answer, noted
@@ -77,7 +77,7 @@ def begun(question: Question, result: Result) -> Carried:
         start = result.anchor.mode
     if result.modes:
         search = tuple(result.modes), search[1]  # type: ignore[assignment]
-    rows: Rows = Growing.of(placed.table)
+    rows: HeldRows = Growing.of(placed.table)
     if stored is not None:
         door = result.door if isinstance(result.door, FormulaDoor) else None
         formula = (None, None) if door is None or door.table is None else (door.encoding, door.table.data)

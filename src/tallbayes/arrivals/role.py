@@ -13,7 +13,7 @@ import numpy as np
 from tallbayes.rows.table import Table
 
 
-class Rows(Protocol):
+class HeldRows(Protocol):
     """All rows so far; a later value of them may share what holds them."""
 
     @property
@@ -57,7 +57,7 @@ class Rows(Protocol):
         """Rows as they were given, and as the model reads them, at a place where they can be added from."""
         ...
 
-    def grown(self, landed: Any) -> Rows:
+    def grown(self, landed: Any) -> HeldRows:
         """With the rows that have landed, behind the others."""
         ...
 
@@ -66,6 +66,6 @@ class Rows(Protocol):
         read."""
         ...
 
-    def without(self, gone: np.ndarray, places: Any = None) -> tuple[Rows, np.ndarray, np.ndarray]:
+    def without(self, gone: np.ndarray, places: Any = None) -> tuple[HeldRows, np.ndarray, np.ndarray]:
         """Without the rows of these numbers; which ones have moved into their places, and these."""
         ...

@@ -26,7 +26,7 @@ from tallbayes.anchor.sums import Curvature
 from tallbayes.arrivals.centre import Expanded, moved_along
 from tallbayes.arrivals.foretold import Foretold
 from tallbayes.arrivals.order import Order, never_there
-from tallbayes.arrivals.role import Rows
+from tallbayes.arrivals.role import HeldRows
 from tallbayes.arrivals.sizes import Sizes, sizes_of
 from tallbayes.errors import PosteriorError
 from tallbayes.estimation.question import Question
@@ -89,7 +89,7 @@ class Carried:
     target: Target
     start: Floats
     precision: str
-    rows: Rows
+    rows: HeldRows
     day: int = 0
     order: Order | None = None
     centre: Expanded | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.arrivals.days import HEAD_ROWS
-from tallbayes.arrivals.disk.state import Kept, kept_of, read_state, standing_from, write_state
+from tallbayes.arrivals.disk.state import DayOnRecord, kept_of, read_state, standing_from, write_state
 from tallbayes.arrivals.disk.tables import OnDisk
 from tallbayes.arrivals.order import Order
 from tallbayes.arrivals.standing import Carried, carries_on
@@ -115,7 +115,7 @@ def stood(folder: Path, settings: Mapping[str, Any], day: int, evening: bool) ->
     return standing_from(folder, kept, blank, evening), door
 
 
-def _model(settings: Mapping[str, Any], kept: Kept, rows: Stored, encoding: Encoding) -> Model:
+def _model(settings: Mapping[str, Any], kept: DayOnRecord, rows: Stored, encoding: Encoding) -> Model:
     model = model_again(settings, Design(rows, None, 0, encoding, ()))
     return model if kept.width is None else with_width(model, kept.width)
 

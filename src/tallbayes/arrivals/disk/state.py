@@ -40,7 +40,7 @@ DIGEST = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Moment:
     """What a day changes of a standing, but for its list and its rows."""
 
     start: np.ndarray
@@ -50,12 +50,12 @@ class Part:
     read: int
 
     @classmethod
-    def of(cls, standing: Carried) -> Part:
+    def of(cls, standing: Carried) -> Moment:
         return cls(standing.start, standing.centre, standing.looked, standing.footing, standing.read)
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class DayOnRecord:
     """A day on record: `whole` are the lists of its morning and its evening, where they are not made of others."""
 
     day: int
@@ -66,8 +66,8 @@ class Kept:
     notes: tuple[str, ...]
     paths: tuple[str, str]
     headers: tuple[str, str]
-    morning: Part
-    evening: Part
+    morning: Moment
+    evening: Moment
     came: Came | None
     whole: tuple[Order | None, Order | None]
     width: float | None = None
@@ -80,11 +80,26 @@ class Kept:
 
 
 _CODEC = Codec(
-    (Accuracy, Came, Contraction, Decision, Expanded, Footing, Kept, Ladder, Order, Part, Probe, Sizes, Trial, Tuning)
+    (
+        Accuracy,
+        Came,
+        Contraction,
+        Decision,
+        Expanded,
+        Footing,
+        DayOnRecord,
+        Ladder,
+        Order,
+        Moment,
+        Probe,
+        Sizes,
+        Trial,
+        Tuning,
+    )
 )
 
 
-def kept_of(standing: Carried, notes: tuple[str, ...]) -> Kept:
+def kept_of(standing: Carried, notes: tuple[str, ...]) -> DayOnRecord:
     """A standing on disk as the evening of its day."""
     rows, morning = standing.rows, standing.morning or standing
     assert isinstance(rows, OnDisk)
@@ -92,7 +107,7 @@ def kept_of(standing: Carried, notes: tuple[str, ...]) -> Kept:
     again = standing.order is not morning.order
     parts, question = standing.question.model.parts, morning.question
     density = None if parts is None else parts.density
-    return Kept(
+    return DayOnRecord(
         day=standing.day,
         seed=question.seed,
         accuracy=question.accuracy,
@@ -101,15 +116,15 @@ def kept_of(standing: Carried, notes: tuple[str, ...]) -> Kept:
         notes=notes,
         paths=(str(both[0].path), str(both[1].path)),
         headers=(header_of(both[0]), header_of(both[1])),
-        morning=Part.of(morning),
-        evening=Part.of(standing),
+        morning=Moment.of(morning),
+        evening=Moment.of(standing),
         came=morning.came,
         whole=(None if morning.came is not None else morning.order, standing.order if again else None),
         width=density.width if isinstance(density, OfExcess) else None,
     )
 
 
-def write_state(folder: Path, kept: Kept) -> None:
+def write_state(folder: Path, kept: DayOnRecord) -> None:
     arrays: dict[str, np.ndarray] = {}
     document = json.dumps({"format": FORMAT, "kept": _CODEC.encode(kept, arrays)})
     file = BytesIO()
@@ -122,7 +137,7 @@ def write_state(folder: Path, kept: Kept) -> None:
         sync_file(partial)
 
 
-def read_state(folder: Path, day: int) -> Kept:
+def read_state(folder: Path, day: int) -> DayOnRecord:
     """A day on record; refused where it is not there, or not as it was written."""
     file = _file(folder, day)
     try:
@@ -133,7 +148,7 @@ def read_state(folder: Path, day: int) -> Kept:
             document = json.loads(str(arrays["document"]))
             if document["format"] != FORMAT:
                 raise ValueError(document["format"])
-            found: Kept = _CODEC.decode(document["kept"], arrays)
+            found: DayOnRecord = _CODEC.decode(document["kept"], arrays)
             return found
     except (OSError, ValueError, KeyError, TypeError) as error:
         got = f"{type(error).__name__}: {error}"
@@ -153,7 +168,7 @@ def first_kept(folder: Path) -> int | None:
     return min(days, default=None)
 
 
-def order_of(folder: Path, kept: Kept, evening: bool) -> Order | None:
+def order_of(folder: Path, kept: DayOnRecord, evening: bool) -> Order | None:
     """The list of a day: the last whole one, with what came since."""
     came: list[Came] = []
     here, late = kept, evening
@@ -176,7 +191,7 @@ def order_of(folder: Path, kept: Kept, evening: bool) -> Order | None:
     return base.with_rows(hashes, numbers, np.concatenate([each.copies for each in came]))
 
 
-def standing_from(folder: Path, kept: Kept, blank: Carried, evening: bool) -> Carried:
+def standing_from(folder: Path, kept: DayOnRecord, blank: Carried, evening: bool) -> Carried:
     """The standing of a day, from one of the same question that has nothing to carry."""
     part = kept.evening if evening else kept.morning
     own: dict[str, Any] = {"start": part.start, "centre": part.centre, "looked": part.looked, "footing": part.footing}
