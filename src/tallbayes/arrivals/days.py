@@ -31,6 +31,7 @@ from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.attempts import UNSETTLED
 from tallbayes.progress import Report, reporter, teller
 from tallbayes.results.result import Result
+from tallbayes.rows.on_disk import Stored
 from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import Prepared, bind_rows, place
 from tallbayes.watch import OutOfTime, Watch, begin, watching
@@ -67,7 +68,7 @@ def begun(question: Question, result: Result) -> Carried:
         raise InputError(explain("a fit of rows without groups, for update and without", got, hint))
     stored = question.stored
     # Those on disk were checked by the fit.
-    data = question.data if stored is None else stored.head(HEAD_ROWS)
+    data = question.data if stored is None else head_of(stored)
     model, arrays = check_rows(question.model, data, question.weights)
     bound = bind_rows(model, arrays)
     placed = place(model, arrays, question.method.precision, False, stored, bound)
@@ -83,6 +84,11 @@ def begun(question: Question, result: Result) -> Carried:
         formula = (None, None) if door is None or door.table is None else (door.encoding, door.table.data)
         rows = OnDisk.of(placed.table, *formula)
     return Carried(question, placed.target, start, placed.precision, rows, search=search)
+
+
+def head_of(stored: Stored) -> Stored:
+    """The first rows of a table alone, to look at: they are no table of their own."""
+    return replace(stored, num_rows=min(HEAD_ROWS, stored.num_rows))
 
 
 def arrays_of(question: Question, data: Any, weights: Any) -> Any:

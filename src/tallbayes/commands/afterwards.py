@@ -58,7 +58,7 @@ EVIDENCE = Command(
             flag("--json", "print one JSON document instead of text"),
         )
     },
-    module="evidence",
+    module="answers",
 )
 UNIT = option("--unit", "what is left out of a mixed model: row or group", "UNIT")
 LOO = Command(

@@ -1,13 +1,14 @@
-"""Commands that ask a run about its model: which answers hang on the prior, and average effects, and curves."""
+"""Commands that ask a run about its model: its evidence, which answers hang on the prior, average effects, curves."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import sys
 from typing import Any
 
-from tallbayes.commands.commands import with_its_rows
+from tallbayes.commands.days_on_disk import with_its_rows
 from tallbayes.results.run_folder import read_run
 
 
@@ -63,3 +64,13 @@ def slope(options: argparse.Namespace) -> int:
     asked = {"by": options.by, "rows": options.rows, "groups": options.groups}
     print(with_its_rows(result, settings, options.folder).average_slope(options.column, **asked))
     return 0
+
+
+def evidence(options: argparse.Namespace) -> int:
+    """Printed; 3 where it is less accurate than was asked for."""
+    result, settings = read_run(options.folder)
+    found = with_its_rows(result, settings, options.folder).evidence(options.tolerance)
+    print(json.dumps(found.plain(), indent=2, allow_nan=False) if options.json else found)
+    if not result.converged:
+        print(f"tallbayes: the run itself: {result.status}", file=sys.stderr)
+    return 0 if found.converged else 3

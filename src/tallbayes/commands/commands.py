@@ -21,6 +21,7 @@ from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
+from tallbayes.commands.grammar import names_of
 from tallbayes.commands.priors import priors_of
 from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain, require_extra
 from tallbayes.programs.disk_cache import use_compile_cache_later
@@ -192,7 +193,7 @@ def _ended(options: argparse.Namespace, result: Result, remark: str) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print what `fit` has kept."""
-    print_run(*read_run(options.folder), options, _folder(options.folder))
+    print_run(*read_run(options.folder), options, folder_of(options.folder))
     return 0
 
 
@@ -202,8 +203,8 @@ def predict(options: argparse.Namespace) -> int:
         got = f"{str(options.out)!r}, which exists"
         raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
     result, settings = read_run(options.folder)
-    result = with_its_rows(result, settings, options.folder)
-    with _uninterrupted():
+    result = _with_its_rows(result, settings, options.folder)
+    with uninterrupted():
         from tallbayes.results.predictions import predict_batches
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
     asked |= {"keep": [name for given in options.keep or () for name in names_of(given, "--keep id,hour")]}
@@ -222,26 +223,10 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def with_its_rows(result: Result, settings: dict[str, Any], folder: Path) -> Result:
-    """A run that can answer what needs its rows, those of its days too, where its table is in its place."""
-    with _uninterrupted():
-        use_compile_cache_later()
-        from tallbayes.formula.again.rows import with_rows
-    place = _folder(folder)
-    if list((place / "days").glob("*.json"))[1:]:
-        from tallbayes.commands.arrivals import with_days
+def _with_its_rows(result: Result, settings: dict[str, Any], folder: Path) -> Result:
+    from tallbayes.commands.days_on_disk import with_its_rows
 
-        return with_days(result, place)
-    return with_rows(result, settings)
-
-
-def names_of(given: str, example: str) -> list[str]:
-    """Names between commas."""
-    names = [name.strip() for name in given.split(",")]
-    if not all(names):
-        option = example.split()[0]
-        raise InputError(explain(f"names of columns between commas for {option}", repr(given), example))
-    return names
+    return with_its_rows(result, settings, folder)
 
 
 def _print_rows(parts: Iterator[Any]) -> tuple[int, tuple[str, ...]]:
@@ -268,10 +253,10 @@ def report(options: argparse.Namespace) -> int:
     from tallbayes.views.report import write_report
 
     result, settings = read_run(options.folder)
-    folder = _folder(options.folder)
+    folder = folder_of(options.folder)
     place = options.out or folder / "report.html"
     # What was observed is shown where the table is in its place, and small.
-    result = with_its_rows(result, settings, options.folder)
+    result = _with_its_rows(result, settings, options.folder)
     asked: dict[str, Any] = {"sensitivity": options.sensitivity, "checks": result.checks() if options.checks else ()}
     answers = [result.loo()] if options.loo else []
     asked["answers"] = [*answers, result.evidence()] if options.evidence else answers
@@ -288,7 +273,7 @@ def _compute(options: argparse.Namespace, display: Display, ledger: Path | None 
 
 
 def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) -> Result:
-    with _uninterrupted():
+    with uninterrupted():
         use_compile_cache_later()
         from tallbayes.formula.fit import fit as fit_formula
         from tallbayes.methods.anchored import Anchored
@@ -338,7 +323,7 @@ def _workers(address: str | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Let Ctrl-C wait: in the midst of an import, some modules of JAX end the process with a core dump."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
@@ -380,7 +365,7 @@ def _settings(options: argparse.Namespace, result: Result | None = None) -> dict
     }
 
 
-def _folder(path: Path) -> Path:
+def folder_of(path: Path) -> Path:
     """Of a run that is given by its folder or by the result within."""
     return path if path.is_dir() else path.parent
 

@@ -1,4 +1,4 @@
-"""Days on disk: what the commands `update` and `replay` do for a run on a table on disk.
+"""Days on disk: what the commands `update` and `replay` do for a run on a table on disk; and runs with all their rows.
 
 A run goes on from the standing of its last day. Where that is torn, or the table is another one, it is made anew from
 all rows of the table, and the day says so.
@@ -14,11 +14,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tallbayes.commands.commands import fit_anew, fit_on_record
+from tallbayes.commands.commands import fit_anew, fit_on_record, folder_of, uninterrupted
 from tallbayes.errors import TallbayesError
+from tallbayes.programs.disk_cache import use_compile_cache_later
 from tallbayes.results.result import Result
 from tallbayes.results.result_file import load
 from tallbayes.results.run_folder import RESULT
+
+
+def with_its_rows(result: Result, settings: dict[str, Any], folder: Path) -> Result:
+    """A run that can answer what needs its rows, those of its days too, where its table is in its place."""
+    with uninterrupted():
+        use_compile_cache_later()
+        from tallbayes.formula.again.rows import with_rows
+    place = folder_of(folder)
+    if list((place / "days").glob("*.json"))[1:]:
+        from tallbayes.commands.arrivals import with_days
+
+        return with_days(result, place)
+    return with_rows(result, settings)
 
 
 def gone_on_disk(folder: Path, options: argparse.Namespace, settings: Mapping[str, Any]) -> tuple[Result, Any]:

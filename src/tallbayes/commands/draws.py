@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tallbayes.commands.commands import with_its_rows
+from tallbayes.commands.days_on_disk import with_its_rows
 from tallbayes.errors import InputError, explain
 from tallbayes.results.result import Result
 from tallbayes.results.run_folder import read_run

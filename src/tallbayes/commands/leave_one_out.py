@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tallbayes.commands.commands import with_its_rows
+from tallbayes.commands.days_on_disk import with_its_rows
 from tallbayes.errors import InputError, explain
 from tallbayes.results.run_folder import read_run
 

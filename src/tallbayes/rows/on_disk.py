@@ -207,10 +207,6 @@ class Stored:
             segments=kept,
         )
 
-    def head(self, count: int) -> Stored:
-        """Its first rows alone, to look at: they are no table of their own, and have no digest."""
-        return replace(self, num_rows=min(count, self.num_rows))
-
     def without(self, places: Any) -> Stored:
         """The table without the rows at these places; crash-safe. See `segments.withdrawal`."""
         from tallbayes.rows.segments.withdrawal import withdraw
@@ -258,7 +254,7 @@ def open_table(path: str | Path, verify: bool = True) -> Stored:
         if document.get("format") not in (FORMAT, GROWN_FORMAT):
             hint = "ingest the files again with this version"
             raise TableError(explain(f"{FORMAT!r} in {str(header)!r}", repr(document.get("format")), hint))
-        stored = _read_header(path, document)
+        stored = read_header(path, document)
         whole = stored.digest == document["digest"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise broken(header, f"{type(error).__name__}: {error}") from error
@@ -334,11 +330,6 @@ def header_of(stored: Stored) -> str:
     return json.dumps({**document, "source": stored.source, "digest": stored.digest}, indent=1)
 
 
-def stored_from(path: Path, header: str) -> Stored:
-    """A table as it was when it had this header, which `header_of` made; its rows may have gone since."""
-    return _read_header(path, json.loads(header))
-
-
 def _only_segment(stored: Stored) -> RowSegment:
     """The record of a table that has neither grown nor shrunk."""
     parts, num_rows = FilePart.all_of(stored.source, stored.num_rows), stored.num_rows
@@ -366,7 +357,8 @@ def _contents(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _read_header(path: Path, document: dict[str, Any]) -> Stored:
+def read_header(path: Path, document: dict[str, Any]) -> Stored:
+    """A table as it was when it had this header; its rows may have gone since."""
     stored = Stored(
         path=path,
         num_rows=int(document["num_rows"]),

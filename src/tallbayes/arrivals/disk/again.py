@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tallbayes.arrivals.days import HEAD_ROWS
+from tallbayes.arrivals.days import head_of
 from tallbayes.arrivals.disk.state import DayOnRecord, kept_of, read_state, standing_from, write_state
 from tallbayes.arrivals.disk.tables import OnDisk
 from tallbayes.arrivals.order import Order
@@ -100,7 +100,7 @@ def stood(folder: Path, settings: Mapping[str, Any], day: int, evening: bool) ->
         keep_posterior=True,
         ledger=None,
     )
-    bound_model, arrays = check_rows(model, now.head(HEAD_ROWS), weights)
+    bound_model, arrays = check_rows(model, head_of(now), weights)
     target, start = bind_rows(bound_model, arrays)
     fields = [field.name for field in read.fields]
     rows = OnDisk(read, source, {name: name for name in fields}, model.units, encoding)

@@ -33,7 +33,7 @@ from tallbayes.estimator.rates import Contraction
 from tallbayes.model.parts.extras import OfExcess
 from tallbayes.records.values import Codec
 from tallbayes.rows.atomic import replacing, sync_file
-from tallbayes.rows.on_disk import Stored, header_of, stored_from
+from tallbayes.rows.on_disk import Stored, header_of, read_header
 
 FORMAT = "tallbayes standing 1"
 DIGEST = 64
@@ -75,7 +75,9 @@ class DayOnRecord:
     @property
     def tables(self) -> tuple[Stored, Stored]:
         """What was read and what was given, as they were."""
-        read, source = (stored_from(Path(path), each) for path, each in zip(self.paths, self.headers, strict=True))
+        read, source = (
+            read_header(Path(path), json.loads(each)) for path, each in zip(self.paths, self.headers, strict=True)
+        )
         return read, source
 
 
