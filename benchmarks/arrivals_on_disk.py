@@ -3,8 +3,10 @@
     append     `tb.ingest(day, table, append=True)`
     design     `appended(design, table)`: the rows of the day in the coding of the formula that was fitted first
     withdraw   `table.without(places)` of the rows of a day in the middle
+    update     with --update, `result.update(day)` in place of these: table, design and answer to 5% of an sd; at the end
+               a day withdrawn, and what another process takes to stand where the last day has ended
 
-Usage: python benchmarks/arrivals_on_disk.py [--rows 100000 1000000 10000000] [--days 101] [--day 10000]
+Usage: python benchmarks/arrivals_on_disk.py [--rows 100000 1000000 10000000] [--days 101] [--day 10000] [--update]
 
 Rows beyond a million are copies of those before. Every number of rows is measured in a process of its own, and kept in
 benchmarks/results/arrivals_on_disk.json, where it is not measured again. Bytes that were read and written are the same
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +33,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import tallbayes as tb
+from tallbayes.arrivals.disk.again import gone_on, keep
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.streaming import appended
@@ -39,6 +43,7 @@ RESULTS = Path(__file__).parent / "results" / "arrivals_on_disk.json"
 FORMULA = "late ~ hour + distance + wind + C(carrier)"
 CARRIERS = np.array(["9E", "AA", "B6", "DL", "EV", "MQ", "UA", "US", "WN"])
 PART = 10**6
+TOLERANCE = 0.05
 
 
 def flights(num_rows: int, seed: int) -> pa.Table:
@@ -103,6 +108,25 @@ def grow(folder: Path, num_rows: int, num_days: int, day: int) -> dict[str, Any]
     }
 
 
+def follow(folder: Path, num_rows: int, num_days: int, day: int) -> dict[str, Any]:
+    """Every day an update, one withdrawn at last, and another process that goes on."""
+    table = first_table(folder, num_rows)
+    result, times, passes = tb.fit(FORMULA, table, tolerance=TOLERANCE, method=tb.Anchored()), [], 0
+    for number in range(num_days):
+        file = folder / f"{number}.parquet"
+        parquet.write_table(flights(day, 10**9 + number), file)
+        result, cost = measured(lambda file=file, result=result: result.update(file))
+        times.append({**cost, "rows": result.cost.evaluations + result.cost.setup_evaluations})
+        passes += any("passes over all of them" in note for note in result.notes)
+    keep(folder / "run", replace(result, standing=replace(result.standing.settled(None), morning=None)))
+    settings = {"formula": FORMULA, "family": "logistic"}
+    _, again = measured(lambda: gone_on(folder / "run", settings, num_days))
+    _, gone = measured(lambda: result.without(folder / f"{num_days // 2}.parquet"))
+    found = {f"update, {which}": medians(part) for which, part in halves(times)}
+    found |= {"go on": medians([again]), "without": medians([gone])}
+    return found | {"passes": passes, "segments": len(tb.open_table(table.path).segments)}
+
+
 def halves(days: list[dict[str, float]]) -> list[tuple[str, list[dict[str, float]]]]:
     # The first day of all warms up.
     return [("first days", days[1:11]), ("last days", days[-10:])]
@@ -113,18 +137,21 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     parser.add_argument("--days", type=int, default=101)
     parser.add_argument("--day", type=int, default=10**4)
+    parser.add_argument("--update", action="store_true", help="days as updates of a fit")
     parser.add_argument("--here", action="store_true", help="measure in this process, and print")
     options = parser.parse_args()
     if options.here:
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(grow(Path(folder), options.rows[0], options.days, options.day)))
+            run = follow if options.update else grow
+            print(json.dumps(run(Path(folder), options.rows[0], options.days, options.day)))
         return
     found = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     for num_rows in options.rows:
-        key = f"{num_rows:,} rows, {options.days} days of {options.day:,}"
+        key = f"{num_rows:,} rows, {options.days} days of {options.day:,}" + (", updates" if options.update else "")
         if key not in found:
             command = [sys.executable, __file__, "--here", "--rows", str(num_rows)]
             command += ["--days", str(options.days), "--day", str(options.day)]
+            command += ["--update"] if options.update else []
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found[key] = json.loads(done.stdout.splitlines()[-1])
             RESULTS.write_text(json.dumps(found, indent=1) + "\n")

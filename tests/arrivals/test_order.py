@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.arrivals.order import Order, contents
+from tallbayes.arrivals.order import Order
+from tallbayes.rows.segments.alike import contents
 
 NUM_ROWS = 400
 

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tallbayes.arrivals.disk.tables import OnDisk
 from tallbayes.arrivals.memory import Growing
+from tallbayes.arrivals.role import HeldRows
 from tallbayes.arrivals.standing import Carried, Footing, carries_on
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.estimate import answer, noted
@@ -24,12 +26,12 @@ from tallbayes.estimation.walk import check_rows
 from tallbayes.estimator.decisions import Decision
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.foresight import PILOT_PATHS
+from tallbayes.formula.again.arriving import FormulaDoor
 from tallbayes.methods.anchored import Anchored
 from tallbayes.methods.attempts import UNSETTLED
-from tallbayes.model.weights import ROW, WEIGHT
-from tallbayes.programs.later import jax
 from tallbayes.progress import Report, reporter, teller
 from tallbayes.results.result import Result
+from tallbayes.rows.on_disk import Stored
 from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import Prepared, bind_rows, place
 from tallbayes.watch import OutOfTime, Watch, begin, watching
@@ -37,6 +39,8 @@ from tallbayes.workers.executors import default_executor
 
 # Rows that weights read sooner than a ladder is set up.
 FEW_ROWS = 2**12
+# By which it is seen how a model reads a table on disk.
+HEAD_ROWS = 2**12
 # A step's rows, with a control and without, by how much single rows can do (decision 047): the variance of a mean that
 # a batch of one row leaves is about a third of (sum s)^2, and a control leaves its square.
 LEFT, PAIRED, FEWEST, MOST = 0.3, 0.1, 4, 64
@@ -56,29 +60,41 @@ LEFT_BEHIND = Footing(extra=np.inf)
 
 
 def begun(question: Question, result: Result) -> Carried:
-    """A standing for what was asked, before anything came: the rows are placed anew, where they can grow."""
-    if question.stored is not None:
-        got = f"a table on disk, {str(question.stored.path)!r}"
-        raise InputError(explain("a fit of rows in memory", got, "rows in memory, or a fit of the whole table anew"))
+    """A standing for what was asked, before anything came: rows in memory are placed anew, where they can grow, and
+    those on disk are read where they lie."""
     if question.model.groups is not None:
         got = "a model whose effects of groups are integrated out"
         hint = "tb.fit or tb.estimate of all rows, or the groups as a category without bars"
         raise InputError(explain("a fit of rows without groups, for update and without", got, hint))
-    model, arrays = check_rows(question.model, question.data, question.weights)
+    stored = question.stored
+    # Those on disk were checked by the fit.
+    data = question.data if stored is None else head_of(stored)
+    model, arrays = check_rows(question.model, data, question.weights)
     bound = bind_rows(model, arrays)
-    placed = place(model, arrays, question.method.precision, False, None, bound)
+    placed = place(model, arrays, question.method.precision, False, stored, bound)
     search = (), tuple(note for note in result.notes if note.startswith("modes: ")) or ("modes: as first searched",)
     start = bound[1]
     if result.anchor is not None and result.anchor.mode.shape == start.shape and result.anchor.is_proper:
         start = result.anchor.mode
     if result.modes:
         search = tuple(result.modes), search[1]  # type: ignore[assignment]
-    rows = Growing.of(placed.table)
+    rows: HeldRows = Growing.of(placed.table)
+    if stored is not None:
+        door = result.door if isinstance(result.door, FormulaDoor) else None
+        formula = (None, None) if door is None or door.table is None else (door.encoding, door.table.data)
+        rows = OnDisk.of(placed.table, *formula)
     return Carried(question, placed.target, start, placed.precision, rows, search=search)
+
+
+def head_of(stored: Stored) -> Stored:
+    """The first rows of a table alone, to look at: they are no table of their own."""
+    return replace(stored, num_rows=min(HEAD_ROWS, stored.num_rows))
 
 
 def arrays_of(question: Question, data: Any, weights: Any) -> Any:
     """More rows, checked as those of the fit were; with weights if these had them."""
+    if isinstance(question.weights, str) and weights is None and isinstance(data, dict) and question.weights in data:
+        weights, data = data[question.weights], {name: data[name] for name in data if name != question.weights}
     if (weights is None) != (question.weights is None):
         expected, got = ("weights, as the fit had them", "none") if weights is None else ("no weights", "some")
         raise InputError(explain(expected, got, "weights=1 for each row that counts once, in the fit and here"))
@@ -128,19 +144,9 @@ def seed_of(standing: Carried) -> int:
 
 def _afresh(standing: Carried, asked: Question, why: str, report: Report) -> Result:
     """All rows, as `estimate` would."""
-    question = replace(asked, **_rows_of(standing))
+    question = replace(asked, **standing.rows.asked(standing.question.weights))
     found = noted(question, answer(question, Known(), report))
     return _with(standing, found, (*standing.told, why) if why else standing.told)
-
-
-def _rows_of(standing: Carried) -> dict[str, Any]:
-    """Data and weights as `estimate` takes them."""
-    arrays = jax.tree.map(lambda leaf: leaf[: standing.num_rows], standing.rows.memory.arrays)
-    if standing.question.weights is None:
-        return {"data": arrays, "weights": None}
-    weights = arrays[WEIGHT]
-    data = arrays[ROW] if ROW in arrays else {name: leaf for name, leaf in arrays.items() if name != WEIGHT}
-    return {"data": data, "weights": weights}
 
 
 def _settled(standing: Carried, asked: Question) -> Carried:
@@ -173,7 +179,7 @@ def _from_sums(standing: Carried, asked: Question, guided: bool, watch: Watch, r
     decision = _decision_of(found, guided)
     footing = standing.footing.after(found.cost.evaluations)
     footing = replace(footing, decision=decision, probe=_probe_of(known, found), guided=guided)
-    question = replace(asked, method=standing.question.method, **_rows_of(standing))
+    question = replace(asked, method=standing.question.method, **standing.rows.asked(standing.question.weights))
     return _with(replace(standing, footing=footing), noted(question, found), standing.told)
 
 

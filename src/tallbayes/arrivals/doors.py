@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallbayes.arrivals.days import answered, arrays_of, begun
+from tallbayes.arrivals.disk.tables import OnDisk
 from tallbayes.arrivals.foretold import Foretold, foretell
 from tallbayes.arrivals.levels import with_levels
 from tallbayes.arrivals.standing import Carried
@@ -26,6 +27,7 @@ from tallbayes.formula.again.arriving import (
     without_groups,
 )
 from tallbayes.formula.fit import described
+from tallbayes.results.fitted import FitTable
 from tallbayes.rows.sources import Joined
 
 if TYPE_CHECKING:
@@ -50,33 +52,33 @@ def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
     """All rows so far and these, as `Result.update` has it."""
     standing, door = standing_of(result), _door_of(result)
     changes = read_changes(standing.question, **_chosen(asked))
-    standing, door, arrays = read_given(standing, door, given)
-    told = foretell(result, standing.target, given.rows, arrays) if given.foretell else None
-    after = replace(standing.with_rows(arrays), foretold=told)
+    new = _new(standing, given)
+    standing, door, arrays = read_given(standing, door, new)
+    told = foretell(result, standing.target, new.rows, arrays) if given.foretell else None
+    after = replace(standing.with_rows(standing.rows.landed(given.rows, arrays)), foretold=told)
     came, total = after.num_rows - standing.num_rows, after.num_rows
     said = f"rows: {came:,} came on day {after.day}, {total:,} in all"
     after = replace(after, question=changes.kept(standing.question), told=(*standing.told, *after.told, said))
-    found = answered(after, changes)
-    return found if door is None else described(_with_table(door, given), found)
+    return _described(answered(after, changes), after, door, given)
 
 
 def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
     """All rows so far but these, as `Result.without` has it."""
     standing, door = standing_of(result), _door_of(result)
     changes = read_changes(standing.question, **_chosen(asked))
-    standing, door, arrays = read_given(standing, door, replace(given, new_levels="refuse"))
-    after = standing.without(arrays)
+    standing, door, arrays = read_given(standing, door, replace(_new(standing, given), new_levels="refuse"))
+    after = standing.without(arrays, standing.rows.places_of(given.rows))
     gone, total = standing.num_rows - after.num_rows, after.num_rows
     said = f"rows: {gone:,} withdrawn on day {after.day}, {total:,} left; nothing of them is in this fit or a later one"
     after = replace(after, question=changes.kept(standing.question), told=(*after.told, said))
-    found = answered(after, changes)
-    # The tables that were given still have these rows.
-    return found if door is None else described(replace(door, table=None), found)
+    return _described(answered(after, changes), after, door, None)
 
 
 def foretold(result: Result, given: GivenRows) -> Foretold:
     """What the result says of these rows, as `Result.foretell` has it."""
-    standing, _, arrays = read_given(standing_of(result), _door_of(result), given)
+    standing = standing_of(result)
+    given = _new(standing, given)
+    _, _, arrays = read_given(standing, _door_of(result), given)
     return foretell(result, standing.target, given.rows, arrays)
 
 
@@ -128,6 +130,27 @@ def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) ->
     require_known(door.encoding.coding, rows)
     arrays, found = encode_arriving(door.encoding, parsed, request, rows)
     return standing, door, arrays_of(standing.question, arrays, found)
+
+
+def _described(found: Result, morning: Carried, door: FormulaDoor | None, given: GivenRows | None) -> Result:
+    """An answer with what it was asked of, and in the words of its formula if there is one."""
+    assert isinstance(found.standing, Carried)
+    found = replace(found, standing=replace(found.standing, morning=replace(morning, morning=None)))
+    if door is None:
+        return found
+    if isinstance(morning.rows, OnDisk):
+        # It has all rows, and these alone.
+        kept = FitTable(None) if door.table is None else door.table
+        door = replace(door, table=replace(kept, data=morning.rows.source))
+    else:
+        # Tables in memory that were given still have rows that were withdrawn.
+        door = replace(door, table=None) if given is None else _with_table(door, given)
+    return described(door, found)
+
+
+def _new(standing: Carried, given: GivenRows) -> GivenRows:
+    """What is new of the rows that were given, and how they are to be read."""
+    return replace(given, rows=standing.rows.new_of(given.rows), missing=standing.rows.missing_of(given.missing))
 
 
 def _with_table(door: FormulaDoor, given: GivenRows) -> FormulaDoor:

@@ -90,6 +90,7 @@ class History:
     """
 
     days: tuple[Day, ...]
+    folder: Path | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.days)
@@ -117,6 +118,19 @@ class History:
         nothing = (np.nan, np.nan)
         pairs = np.array([day.coefficients.get(name, {}).get(part, nothing) for day in self.days])
         return pairs[:, 0], pairs[:, 1]
+
+    def replay(self, day: int) -> Result:
+        """The answer of a day once more, to the bit, for runs on a table on disk; refused where anything that it hangs
+        on is not what it was.
+
+        Days before a withdrawal are lost, since their rows are gone.
+        """
+        if self.folder is None:
+            hint = "tb.history(RUN), the folder of a run that was updated"
+            raise InputError(explain("days of a run", "results, which are their own answers", hint))
+        from tallbayes.arrivals.disk.replay import replayed
+
+        return replayed(self.folder, day)
 
     @property
     def evidence(self) -> tuple[Floats, Floats]:
@@ -221,7 +235,7 @@ def history(run: str | os.PathLike[str] | Sequence[Result]) -> History:
     1
     """
     if isinstance(run, str | os.PathLike):
-        return History(read_days(Path(run)))
+        return History(read_days(Path(run)), Path(run))
     results = list(run)
     if not results or not all(isinstance(each, Result) for each in results):
         got = "none" if not results else ", ".join(sorted({type(each).__name__ for each in results}))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.arrivals.memory import Growing
-from tallbayes.arrivals.order import Order, contents
+from tallbayes.arrivals.order import Order
 from tallbayes.arrivals.standing import Carried, Footing
 from tallbayes.errors import DataError, explain
 from tallbayes.formula.again.arriving import FormulaDoor
@@ -25,6 +25,7 @@ from tallbayes.model.parts.extras import OfExcess
 from tallbayes.model.parts.making import with_width
 from tallbayes.model.weights import weighted
 from tallbayes.programs.later import jax
+from tallbayes.rows.segments.alike import contents
 from tallbayes.rows.table import make_table
 from tallbayes.setup.preparation import bind_rows
 
@@ -35,6 +36,11 @@ def with_levels(standing: Carried, door: FormulaDoor, added: dict[str, list[Any]
     coding, where = _extended(before.coding, added)
     encoding = _with_columns(before, coding, where)
     rows = standing.rows
+    if not isinstance(rows, Growing):
+        shown = ", ".join(f"{column} {', '.join(map(repr, levels[:6]))}" for column, levels in added.items())
+        hint = "tb.fit of the whole table, or leave these rows out"
+        got = f"{shown}, of a fit of a table on disk; nothing was added"
+        raise DataError(explain("categories that the fit knows, or rows in memory", got, hint))
     arrays = jax.tree.map(lambda leaf: leaf[: rows.num_rows], rows.memory.arrays)
     arrays = {**arrays, "codes": _moved(arrays, rows.num_rows, where, len(coding.indexed))}
     model = _as_wide(door.remade(encoding, arrays), standing.question.model)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.errors import DataError, explain
+from tallbayes.model.weights import ROW, WEIGHT
 from tallbayes.programs.later import jax, named_leaves
 from tallbayes.rows.table import CHUNK_ROWS, Table, aligned, capacity_for, require_int32
 
@@ -57,6 +58,10 @@ class Growing:
     memory: Memory
 
     @property
+    def units(self) -> Any:
+        return self.table.units
+
+    @property
     def num_rows(self) -> int:
         return self.table.num_rows
 
@@ -65,9 +70,36 @@ class Growing:
         """Its rows in memory of their own, in the order that they have there."""
         return _copied(jax.tree.map(np.asarray, table.rows), table, table.num_rows)
 
-    def leaves(self, start: int, stop: int) -> list[np.ndarray]:
+    def part(self, start: int, stop: int) -> Any:
         """Its rows from here to there, as arrays."""
-        return [leaf[start:stop] for leaf in jax.tree.leaves(self.memory.arrays)]
+        return jax.tree.map(lambda leaf: leaf[start:stop], self.memory.arrays)
+
+    def at(self, places: np.ndarray) -> Any:
+        """The rows at these places."""
+        return jax.tree.map(lambda leaf: leaf[places], self.memory.arrays)
+
+    def asked(self, weighs: Any) -> dict[str, Any]:
+        """Data and weights as `estimate` takes them."""
+        arrays = self.part(0, self.num_rows)
+        if weighs is None:
+            return {"data": arrays, "weights": None}
+        rest = {name: leaf for name, leaf in arrays.items() if name != WEIGHT}
+        return {"data": arrays.get(ROW, rest), "weights": arrays[WEIGHT]}
+
+    def new_of(self, given: Any) -> Any:
+        """What is new of the rows that were given: all of them."""
+        return given
+
+    def missing_of(self, asked: str) -> str:
+        """What is done with rows that miss a value: what is asked."""
+        return asked
+
+    def landed(self, given: Any, arrays: Any) -> Any:
+        """The rows where they can be added from: as the model reads them."""
+        return arrays
+
+    def places_of(self, given: Any) -> None:
+        """Where rows stand that are to be withdrawn: the list knows."""
 
     def grown(self, rows: Any) -> Growing:
         """With more rows: arrays like those that the table was made of."""
@@ -81,37 +113,43 @@ class Growing:
             here.memory.filled = stop
         return Growing(_table(here.memory.arrays, self.table, stop), here.memory)
 
-    def without(self, gone: np.ndarray) -> tuple[Growing, np.ndarray, np.ndarray]:
-        """Without some rows, in memory of its own; which rows have moved, from which number to which. Those that are
-        gone stand behind the others until `forget`."""
-        left = self.num_rows - len(gone)
-        holes = gone[gone < left]
-        movers = np.setdiff1d(np.arange(left, self.num_rows), gone)
+    def without(self, gone: np.ndarray, places: None = None) -> tuple[Growing, np.ndarray, np.ndarray]:
+        """Without some rows, in memory of its own, where they are overwritten; which rows have moved, from which number
+        to which."""
+        movers, holes = moves(self.num_rows, gone)
         here = _copied(self.memory.arrays, self.table, self.num_rows)
+        left = self.num_rows - len(gone)
         for leaf in jax.tree.leaves(here.memory.arrays):
-            leaf[holes], leaf[movers] = leaf[movers], leaf[holes]
+            leaf[holes] = leaf[movers]
+            leaf[left:] = leaf[0]
+        here.memory.filled = left
         return Growing(_table(here.memory.arrays, self.table, left), here.memory), movers, holes
-
-    def forget(self) -> None:
-        """Overwrite what stands behind its rows."""
-        for leaf in jax.tree.leaves(self.memory.arrays):
-            leaf[self.num_rows :] = leaf[0]
-        self.memory.filled = self.num_rows
 
     def converted(self, rows: Any) -> Any:
         """More rows in the types of the table, refused where they are shaped otherwise."""
-        own = {name.strip("[']") or "data": leaf for name, leaf in named_leaves(self.memory.arrays)}
-        new = {name.strip("[']") or "data": np.asarray(leaf) for name, leaf in named_leaves(rows)}
-        if own.keys() != new.keys():
-            hint = "rows in the form of those that were fitted, weights included"
-            raise DataError(explain(f"rows of {', '.join(own)}", ", ".join(new) or "none", hint))
-        for name, leaf in new.items():
-            if leaf.shape[1:] != own[name].shape[1:]:
-                got = f"{leaf.shape[1:]}"
-                raise DataError(explain(f"{name} with rows of shape {own[name].shape[1:]}", got, "the same columns"))
-            if leaf.dtype.kind in "iu":
-                require_int32(name, leaf)
-        return jax.tree.map(lambda leaf, new: np.asarray(new).astype(leaf.dtype), self.memory.arrays, rows)
+        return converted(self.part(0, 1), rows)
+
+
+def moves(num_rows: int, gone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the last rows those that fill the places of some that go, and these places."""
+    left = num_rows - len(gone)
+    return np.setdiff1d(np.arange(left, num_rows), gone), gone[gone < left]
+
+
+def converted(own_rows: Any, rows: Any) -> Any:
+    """Rows in the types of others, refused where they are shaped otherwise."""
+    own = {name.strip("[']") or "data": leaf for name, leaf in named_leaves(own_rows)}
+    new = {name.strip("[']") or "data": np.asarray(leaf) for name, leaf in named_leaves(rows)}
+    if own.keys() != new.keys():
+        hint = "rows in the form of those that were fitted, weights included"
+        raise DataError(explain(f"rows of {', '.join(own)}", ", ".join(new) or "none", hint))
+    for name, leaf in new.items():
+        if leaf.shape[1:] != own[name].shape[1:]:
+            got = f"{leaf.shape[1:]}"
+            raise DataError(explain(f"{name} with rows of shape {own[name].shape[1:]}", got, "the same columns"))
+        if leaf.dtype.kind in "iu":
+            require_int32(name, leaf)
+    return jax.tree.map(lambda leaf, new: np.asarray(new).astype(leaf.dtype), own_rows, rows)
 
 
 def _write(leaf: np.ndarray, start: int, new: np.ndarray) -> None:

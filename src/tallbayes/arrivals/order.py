@@ -12,7 +12,6 @@ came first: the list is a function of the set of rows, and a row that is taken o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,40 +20,9 @@ from tallbayes.arrivals.memory import roomy
 from tallbayes.errors import DataError, explain
 from tallbayes.moments import Floats
 from tallbayes.rows.listing import Listing
-from tallbayes.rows.table import by_blocks
+from tallbayes.rows.segments.alike import PHI
 
-PHI = np.uint64(0x9E3779B97F4A7C15)
-# Two odd numbers of full width that mix bits (splitmix64).
-FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 Whole = np.ndarray
-
-
-def contents(leaves: Sequence[np.ndarray]) -> Whole:
-    """h of every row, given the arrays that hold them: equal for rows of equal numbers, and as good as random."""
-    parts = by_blocks(lambda start, stop: _hash([leaf[start:stop] for leaf in leaves]), leaves[0])
-    return np.concatenate(parts)
-
-
-def _hash(leaves: Sequence[np.ndarray]) -> Whole:
-    found = np.full(len(leaves[0]), PHI)
-    for leaf in leaves:
-        for column in leaf.reshape(len(leaf), -1).T:
-            found = _mixed(found ^ _bits(column))
-    return found
-
-
-def _bits(column: np.ndarray) -> Whole:
-    """The numbers' own bits; zero has one sign."""
-    if column.dtype.kind != "f":
-        return column.astype(np.int64).view(np.uint64)
-    return (column.astype(np.float64) + 0.0).view(np.uint64)
-
-
-def _mixed(words: Whole) -> Whole:
-    words = words + PHI
-    words = (words ^ (words >> np.uint64(30))) * FIRST
-    words = (words ^ (words >> np.uint64(27))) * SECOND
-    return words ^ (words >> np.uint64(31))
 
 
 @dataclass(frozen=True, eq=False)

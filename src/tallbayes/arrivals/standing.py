@@ -1,6 +1,6 @@
 """The standing: all that is carried from one day to the next, as one value, and what a day makes of it.
 
-    rows       a table in memory that grows in place              `memory`
+    rows       a table that grows, in memory or on disk           `memory`, `on_disk`
     order      the list that paths read runs of                   `order`
     centre     sums over rows at theta_0                          `centre`
     looked     sums of what single rows can do                    `sizes`
@@ -25,8 +25,8 @@ from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.sums import Curvature
 from tallbayes.arrivals.centre import Expanded, moved_along
 from tallbayes.arrivals.foretold import Foretold
-from tallbayes.arrivals.memory import Growing
-from tallbayes.arrivals.order import Order, contents, never_there
+from tallbayes.arrivals.order import Order, never_there
+from tallbayes.arrivals.role import HeldRows
 from tallbayes.arrivals.sizes import Sizes, sizes_of
 from tallbayes.errors import PosteriorError
 from tallbayes.estimation.question import Question
@@ -34,6 +34,7 @@ from tallbayes.estimator.decisions import Decision
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.later import jax
+from tallbayes.rows.segments.alike import contents
 from tallbayes.rows.table import Table, make_table
 from tallbayes.setup.preparation import Placed, Prepared
 from tallbayes.setup.record import Search
@@ -67,18 +68,28 @@ class Footing:
 
 
 @dataclass(frozen=True, eq=False)
+class Came:
+    """Rows that were put into the list: what they say, and how often each stands there."""
+
+    hashes: np.ndarray
+    copies: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Carried:
     """All rows so far, and what was learnt of them; `day` counts what came and went since the first fit.
 
     `start` is where a climb begins if nothing better is known. `read` are the rows that the last day has read before
     its first path, `told` what it has to say, `foretold` how its rows stood beside the posterior of the day before.
+    `came` is what was put into the list, where it is that of the day before but for this; `morning` the standing that
+    was asked for the day's answer.
     """
 
     question: Question
     target: Target
     start: Floats
     precision: str
-    rows: Growing
+    rows: HeldRows
     day: int = 0
     order: Order | None = None
     centre: Expanded | None = None
@@ -88,6 +99,8 @@ class Carried:
     read: int = 0
     told: tuple[str, ...] = ()
     foretold: Foretold | None = None
+    came: Came | None = None
+    morning: Carried | None = None
 
     @property
     def table(self) -> Table:
@@ -115,10 +128,10 @@ class Carried:
         parts = self.target, self.table, anchor, self.read, *precision
         return Prepared(*parts, self.order.listing(), self.footing.probe)
 
-    def with_rows(self, arrays: Any) -> Carried:
-        """A day on which rows came, as arrays like those that were fitted."""
-        table = self._of_a_day(arrays)
-        here = replace(self._next_day(), rows=self.rows.grown(arrays))
+    def with_rows(self, landed: Any) -> Carried:
+        """A day on which rows came, as they have landed."""
+        here = replace(self._next_day(), rows=self.rows.grown(landed))
+        table = self._of_a_day(here.rows.part(self.num_rows, here.num_rows))
         if self.centre is None or self.order is None:
             return here
         centre = self.centre.plus(self.centre.over(self.target, table))
@@ -129,18 +142,21 @@ class Carried:
         found = sizes_of(self.target, table, anchor)
         looked = self.looked.plus(found)
         numbers = np.arange(self.num_rows, here.num_rows, dtype=np.int32)
-        order = self.order.with_rows(contents(_leaves(table)), numbers, looked.copies(found))
-        return replace(here, order=order, looked=looked, read=2 * table.num_rows)
+        came = Came(contents(_leaves(table)), looked.copies(found))
+        order = self.order.with_rows(came.hashes, numbers, came.copies)
+        return replace(here, order=order, looked=looked, read=2 * table.num_rows, came=came)
 
-    def without(self, arrays: Any) -> Carried:
-        """A day on which rows were withdrawn; refused where any of them was never there."""
-        table = self._of_a_day(arrays)
+    def without(self, arrays: Any, places: Any = None) -> Carried:
+        """A day on which rows were withdrawn; refused where any of them was never there.
+
+        `places` are those in the table that was given, where rows are read from another one.
+        """
+        table = self._of_a_day(self.rows.converted(arrays))
         hashes = contents(_leaves(table))
         order = self.order or self._order_of_all(np.ones(self.num_rows, np.int64))
         order, gone = order.without(hashes)
         self._require_equal(hashes, _leaves(table), gone)
-        rows, moved, holes = self.rows.without(gone)
-        rows.forget()
+        rows, moved, holes = self.rows.without(gone, places)
         here = replace(self._next_day(), rows=rows, read=table.num_rows)
         if self.centre is None:
             return here
@@ -181,28 +197,33 @@ class Carried:
         looked = Sizes().plus(found)
         order = self._order_of_all(looked.copies(found))
         told = (*self.told, f"centre: moved to the mode of {self.num_rows:,} rows, by passes over all of them")
-        return replace(here, order=order, looked=looked, read=self.read + read + self.num_rows, told=told)
+        read = self.read + read + self.num_rows
+        return replace(here, order=order, looked=looked, read=read, told=told, came=None)
 
     def _order_of_all(self, copies: np.ndarray) -> Order:
-        hashes = contents(self.rows.leaves(0, self.num_rows))
+        hashes = contents(jax.tree.leaves(self.rows.part(0, self.num_rows)))
         return Order.empty().with_rows(hashes, np.arange(self.num_rows, dtype=np.int32), copies)
 
     def _next_day(self) -> Carried:
-        return replace(self, day=self.day + 1, read=0, told=(), foretold=None)
+        return replace(self, day=self.day + 1, read=0, told=(), foretold=None, came=None, morning=None)
 
     def _lost(self) -> Carried:
         """Where the log posterior is not curved downwards any more, a centre is looked for anew."""
         start = self.start if self.centre is None else self.centre.theta
-        return replace(self, centre=None, order=None, start=start)
+        return replace(self, centre=None, order=None, start=start, came=None)
 
     def _of_a_day(self, arrays: Any) -> Table:
-        """Some rows in a table of their own, in the types of all."""
-        arrays = self.rows.converted(arrays)
-        return make_table(arrays, self.precision, False, self.table.units, DAY_ROOM)
+        """Some rows in a table of their own, as precise as all are held."""
+        kinds = [leaf.dtype for leaf in jax.tree.leaves(arrays) if leaf.dtype.kind == "f"]
+        precision = np.result_type(*kinds).name if kinds else self.precision
+        return make_table(arrays, precision, False, self.rows.units, DAY_ROOM)
 
     def _require_equal(self, hashes: np.ndarray, leaves: list[np.ndarray], gone: np.ndarray) -> None:
         """Hashes tell rows apart with near certainty; their numbers do with certainty."""
-        own = [leaf[gone] for leaf in self.rows.leaves(0, self.num_rows)]
+        there = self.rows.at(gone)
+        if there is None:
+            return
+        own = jax.tree.leaves(there)
         theirs, ours = np.argsort(hashes, kind="stable"), np.argsort(contents(own), kind="stable")
         differ = np.zeros(len(gone), bool)
         for mine, given in zip(own, leaves, strict=True):

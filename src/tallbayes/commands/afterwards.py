@@ -58,7 +58,7 @@ EVIDENCE = Command(
             flag("--json", "print one JSON document instead of text"),
         )
     },
-    module="evidence",
+    module="answers",
 )
 UNIT = option("--unit", "what is left out of a mixed model: row or group", "UNIT")
 LOO = Command(
@@ -168,8 +168,9 @@ UPDATE = Command(
     help="take rows that came into a run, or take rows out",
     usage="RUN NEW | RUN --withdraw FILE  [--new-levels add] [--tolerance X] [options]",
     description="The posterior for all rows so far and those of NEW, which are encoded as the fit encoded its own; or "
-    "for all but those of FILE, each of which must have been there. The same file twice is taken once. What the rows "
-    "were foretold to be is on record; tallbayes history RUN tells.",
+    "for all but those of FILE, each of which must have been there. The same file twice is taken once. Of a run on a "
+    "table on disk rows come into that table and leave it, and NEW may be the table itself, for rows put into it by "
+    "ingest --append. What the rows were foretold to be is on record; tallbayes history RUN tells.",
     epilog="example:\n  tallbayes update run1 monday.csv\n  tallbayes update run1 --withdraw mistaken.csv\n\n"
     "Until the last moment nothing has happened: after a crash the same command does the same again.\n\n" + EXIT_CODES,
     options={
@@ -197,4 +198,23 @@ HISTORY = Command(
     options={"": (RUN, flag("--csv", "every coefficient of every day as CSV"))},
     module="arrivals",
 )
-AFTERWARDS = (UPDATE, HISTORY, DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE, CURVE)
+REPLAY = Command(
+    "replay",
+    help="answer a day of a run once more, to the bit",
+    usage="RUN DAY  [options]",
+    description="The answer of a day that has passed, from what was kept of it and the rows that it had, held against "
+    "what is on record; day 0 is the fit. For runs on a table on disk. Anything that is not what it was is named. Rows "
+    "that have been withdrawn since are gone, and so are the days before.",
+    epilog="example:\n  tallbayes replay run1 17\n\n" + EXIT_CODES,
+    options={
+        "": (
+            RUN,
+            option("day", "its number, as tallbayes history tells it", "DAY", type=int),
+            flag("--full", "print levels, rates and tuning too"),
+            flag("--json", "print one JSON document instead of text"),
+            flag("--quiet", "no progress and no remarks on stderr"),
+        )
+    },
+    module="arrivals",
+)
+AFTERWARDS = (UPDATE, HISTORY, REPLAY, DRAWS, SIMULATE, EVIDENCE, LOO, RANK, SENSITIVITY, EFFECT, SLOPE, CURVE)

@@ -1,20 +1,21 @@
-"""Commands that ask a run about its model: which answers hang on the prior, and average effects, and curves."""
+"""Commands that ask a run about its model: its evidence, which answers hang on the prior, average effects, curves."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import sys
 from typing import Any
 
-from tallbayes.commands.commands import with_its_rows
+from tallbayes.commands.days_on_disk import with_its_rows
 from tallbayes.results.run_folder import read_run
 
 
 def sensitivity(options: argparse.Namespace) -> int:
     """What the power of the prior moves, as tables or as CSV."""
     result, settings = read_run(options.folder)
-    found = with_its_rows(result, settings).sensitivity()
+    found = with_its_rows(result, settings, options.folder).sensitivity()
     if not options.csv:
         print(found)
         return 0
@@ -32,14 +33,20 @@ def effect(options: argparse.Namespace) -> int:
     """The average effect of a column at one value against another."""
     result, settings = read_run(options.folder)
     asked: dict[str, Any] = {"by": options.by, "rows": options.rows, "groups": options.groups, "ratio": options.ratio}
-    print(with_its_rows(result, settings).average_effect(options.column, options.high, options.low, **asked))
+    print(
+        with_its_rows(result, settings, options.folder).average_effect(
+            options.column, options.high, options.low, **asked
+        )
+    )
     return 0
 
 
 def curve(options: argparse.Namespace) -> int:
     """What the run says of one column of numbers, as a table or as CSV."""
     result, settings = read_run(options.folder)
-    found = with_its_rows(result, settings).curve(options.column, options.points, against=options.against)
+    found = with_its_rows(result, settings, options.folder).curve(
+        options.column, options.points, against=options.against
+    )
     if not options.csv:
         print(found)
         return 0
@@ -55,5 +62,15 @@ def slope(options: argparse.Namespace) -> int:
     """The average slope of the mean response in a column."""
     result, settings = read_run(options.folder)
     asked = {"by": options.by, "rows": options.rows, "groups": options.groups}
-    print(with_its_rows(result, settings).average_slope(options.column, **asked))
+    print(with_its_rows(result, settings, options.folder).average_slope(options.column, **asked))
     return 0
+
+
+def evidence(options: argparse.Namespace) -> int:
+    """Printed; 3 where it is less accurate than was asked for."""
+    result, settings = read_run(options.folder)
+    found = with_its_rows(result, settings, options.folder).evidence(options.tolerance)
+    print(json.dumps(found.plain(), indent=2, allow_nan=False) if options.json else found)
+    if not result.converged:
+        print(f"tallbayes: the run itself: {result.status}", file=sys.stderr)
+    return 0 if found.converged else 3

@@ -2,6 +2,9 @@
 
 A day is a file of rows and a file of its own in RUN/days, which is written last: until it is there nothing has
 happened, and the same command does the same again, to the bit. The fit that a run began with stays in its ledger.
+
+Of a run of files these are read again by every command. One on a table on disk goes on from the standing of its last
+day (`arrivals.disk`), and reads what is new.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tallbayes.commands.commands import fit_on_record, print_run, watched
+from tallbayes.commands.days_on_disk import gone_on_disk, keep_on_disk, replayed_on_disk, tidied_on_disk
 from tallbayes.errors import InputError, ResultFileError, explain
 from tallbayes.results.result import Result
 from tallbayes.results.run_folder import RESULT, SETTINGS, read_settings
 from tallbayes.results.verdict import is_success
+from tallbayes.rows.segments.redo import HEADER
 
 STOPPED_EARLY = 3
 READ_BYTES = 2**22
@@ -108,6 +113,8 @@ class RunDays:
         if "formula" not in settings:
             hint = "the folder given to --out of tallbayes fit"
             raise ResultFileError(explain(f"a run in {str(folder)!r}", f"no whole {SETTINGS}", hint))
+        if (Path(settings["data"]) / HEADER).is_file():
+            return cls(folder, options, settings, *gone_on_disk(folder, options, settings))
         first = fit_on_record(folder, options)
         if not (folder / DAYS).is_dir():
             data = Path(settings["data"])
@@ -138,7 +145,7 @@ class RunDays:
         return next((day for day in reversed(self.days) if day.digest == found), None)
 
     def after(self, file: Path, gone: bool, new_levels: str, tolerance: float | None) -> RunDays:
-        """With the rows of a file, or without them; from the last line on they count."""
+        """With the rows of a file, or without them; from the last line but one on they count."""
         from tallbayes.arrivals.history import Day, told_of, write_day
 
         before = self.result
@@ -160,9 +167,34 @@ class RunDays:
             when=_now(),
             new_levels=new_levels,
         )
+        on_disk = (Path(self.settings["data"]) / HEADER).is_file()
+        if on_disk:
+            keep_on_disk(self.folder, result)
         result.save(self.folder / RESULT)
         write_day(self.folder, day)
+        if on_disk:
+            result = tidied_on_disk(self.folder, result, gone)
         return replace(self, result=result, days=(*self.days, day))
+
+
+def with_days(result: Result, folder: Path) -> Result:
+    """A run's result with the rows of all its days, so that it can answer what needs them."""
+    from tallbayes.arrivals.disk.again import on_standing
+
+    stream = RunDays.open(folder, argparse.Namespace(quiet=True))
+    standing: Any = stream.result.standing
+    door: Any = stream.result.door
+    return on_standing(result, standing, door)
+
+
+def replay(options: argparse.Namespace) -> int:
+    """The answer of a day that has passed."""
+    settings = read_settings(options.folder / SETTINGS)
+    result = replayed_on_disk(options.folder, options, settings, options.day)
+    print_run(result, settings, options, options.folder)
+    if not options.quiet:
+        print(f"tallbayes: day {options.day} as it is on record, to the bit", file=sys.stderr)
+    return 0 if is_success(result) else STOPPED_EARLY
 
 
 def _can_foretell(result: Result) -> bool:
@@ -180,7 +212,7 @@ def _asked_file(options: argparse.Namespace) -> tuple[Path, bool]:
         got = "neither" if options.data is None else "both"
         raise InputError(explain("NEW rows, or --withdraw FILE", got, "tallbayes update RUN monday.csv"))
     file = options.data or options.withdraw
-    if not file.is_file():
+    if not file.is_file() and (options.data is None or not (file / HEADER).is_file()):
         raise InputError(explain("a file of rows", repr(str(file)), "a .csv, .parquet or .arrow file"))
     return file, options.data is None
 

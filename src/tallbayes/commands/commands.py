@@ -21,6 +21,7 @@ from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
+from tallbayes.commands.grammar import names_of
 from tallbayes.commands.priors import priors_of
 from tallbayes.errors import InputError, LedgerError, ResultFileError, WorkerError, explain, require_extra
 from tallbayes.programs.disk_cache import use_compile_cache_later
@@ -105,14 +106,26 @@ def _extend(folder: Path, options: argparse.Namespace) -> int:
     return _ended(options, result, f"saved in {_nearby(folder)}")
 
 
-def fit_on_record(folder: Path, options: argparse.Namespace) -> Result:
-    """The fit that a finished run is of, once more out of its ledger."""
+def fit_on_record(folder: Path, options: argparse.Namespace, table: Any = None) -> Result:
+    """The fit that a finished run is of, once more out of its ledger; of a table on disk as it was then."""
+    return _computed_in(folder, _of_a_run(folder, options, table), nothing)
+
+
+def fit_anew(folder: Path, options: argparse.Namespace) -> Result:
+    """The fit of a run's table as it is now, which is kept nowhere."""
+    with watched(options.quiet) as display:
+        return _compute(_of_a_run(folder, options), display)
+
+
+def _of_a_run(folder: Path, options: argparse.Namespace, table: Any = None) -> argparse.Namespace:
     settings = read_settings(folder / SETTINGS)
     budget = {"max_seconds": None, "max_evaluations": None, "dask": None, "merge": None}
     asked = _asked_again(folder, argparse.Namespace(**{**budget, "quiet": options.quiet}))
     if settings.get("prior"):
         asked.prior = settings["prior"]
-    return _computed_in(folder, asked, nothing)
+    if table is not None:
+        asked.data = table
+    return asked
 
 
 def fit_into(folder: Path, options: argparse.Namespace) -> Result:
@@ -180,7 +193,7 @@ def _ended(options: argparse.Namespace, result: Result, remark: str) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print what `fit` has kept."""
-    print_run(*read_run(options.folder), options, _folder(options.folder))
+    print_run(*read_run(options.folder), options, folder_of(options.folder))
     return 0
 
 
@@ -190,8 +203,8 @@ def predict(options: argparse.Namespace) -> int:
         got = f"{str(options.out)!r}, which exists"
         raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
     result, settings = read_run(options.folder)
-    result = with_its_rows(result, settings)
-    with _uninterrupted():
+    result = _with_its_rows(result, settings, options.folder)
+    with uninterrupted():
         from tallbayes.results.predictions import predict_batches
     asked: dict[str, Any] = {name: getattr(options, name) for name in ("at_least", "offset", "missing", "unknown")}
     asked |= {"keep": [name for given in options.keep or () for name in names_of(given, "--keep id,hour")]}
@@ -210,21 +223,10 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def with_its_rows(result: Result, settings: dict[str, Any]) -> Result:
-    """A run that can answer what needs its table, where that is in its place."""
-    with _uninterrupted():
-        use_compile_cache_later()
-        from tallbayes.formula.again.rows import with_rows
-    return with_rows(result, settings)
+def _with_its_rows(result: Result, settings: dict[str, Any], folder: Path) -> Result:
+    from tallbayes.commands.days_on_disk import with_its_rows
 
-
-def names_of(given: str, example: str) -> list[str]:
-    """Names between commas."""
-    names = [name.strip() for name in given.split(",")]
-    if not all(names):
-        option = example.split()[0]
-        raise InputError(explain(f"names of columns between commas for {option}", repr(given), example))
-    return names
+    return with_its_rows(result, settings, folder)
 
 
 def _print_rows(parts: Iterator[Any]) -> tuple[int, tuple[str, ...]]:
@@ -251,10 +253,10 @@ def report(options: argparse.Namespace) -> int:
     from tallbayes.views.report import write_report
 
     result, settings = read_run(options.folder)
-    folder = _folder(options.folder)
+    folder = folder_of(options.folder)
     place = options.out or folder / "report.html"
     # What was observed is shown where the table is in its place, and small.
-    result = with_its_rows(result, settings)
+    result = _with_its_rows(result, settings, options.folder)
     asked: dict[str, Any] = {"sensitivity": options.sensitivity, "checks": result.checks() if options.checks else ()}
     answers = [result.loo()] if options.loo else []
     asked["answers"] = [*answers, result.evidence()] if options.evidence else answers
@@ -271,7 +273,7 @@ def _compute(options: argparse.Namespace, display: Display, ledger: Path | None 
 
 
 def _fitted(options: argparse.Namespace, display: Display, ledger: Path | None) -> Result:
-    with _uninterrupted():
+    with uninterrupted():
         use_compile_cache_later()
         from tallbayes.formula.fit import fit as fit_formula
         from tallbayes.methods.anchored import Anchored
@@ -321,7 +323,7 @@ def _workers(address: str | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Let Ctrl-C wait: in the midst of an import, some modules of JAX end the process with a core dump."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
@@ -363,7 +365,7 @@ def _settings(options: argparse.Namespace, result: Result | None = None) -> dict
     }
 
 
-def _folder(path: Path) -> Path:
+def folder_of(path: Path) -> Path:
     """Of a run that is given by its folder or by the result within."""
     return path if path.is_dir() else path.parent
 

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from tallbayes.commands.days_on_disk import with_its_rows
 from tallbayes.errors import InputError, explain
-from tallbayes.programs.disk_cache import use_compile_cache_later
 from tallbayes.results.result import Result
 from tallbayes.results.run_folder import read_run
 
@@ -34,11 +34,7 @@ def _with_rows(options: argparse.Namespace) -> Result:
     if out.exists() and not options.force:
         got = f"{str(out)!r}, which exists"
         raise InputError(explain("a new file for --out", got, "another --out, or --force to replace it"))
-    result, settings = read_run(options.folder)
-    use_compile_cache_later()
-    from tallbayes.formula.again.rows import with_rows
-
-    return with_rows(result, settings)
+    return with_its_rows(*read_run(options.folder), options.folder)
 
 
 def _remarked(result: Result) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tallbayes.errors import InputError, explain
+
 EXIT_CODES = """\
 exit codes:
   0    done; of fit and resume: every mean and sd met its tolerance, and so did every interval end if
@@ -61,3 +63,12 @@ def choice(name: str, help: str, *choices: str) -> Option:
 
 
 RUN = path("folder", "a folder of fit, or a result file", "RUN")
+
+
+def names_of(given: str, example: str) -> list[str]:
+    """Names between commas."""
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        option = example.split()[0]
+        raise InputError(explain(f"names of columns between commas for {option}", repr(given), example))
+    return names

@@ -13,7 +13,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from tallbayes.commands.commands import _nearby, _uninterrupted, names_of
+from tallbayes.commands.commands import _nearby, uninterrupted
+from tallbayes.commands.grammar import names_of
 from tallbayes.errors import InputError, explain
 from tallbayes.progress import Display, in_words, shorten, terminal
 
@@ -29,7 +30,7 @@ def ingest(options: argparse.Namespace) -> int:
     shown = not options.quiet and sys.stderr.isatty()
     with terminal() if shown else nullcontext(Display()) as display:
         display.phase = "starting"
-        with _uninterrupted():
+        with uninterrupted():
             from tallbayes.rows.ingest import ingest as make_table
         teller = Teller(display, options.quiet)
         place = options.append or _named(options.out)

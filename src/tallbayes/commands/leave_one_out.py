@@ -9,8 +9,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from tallbayes.commands.days_on_disk import with_its_rows
 from tallbayes.errors import InputError, explain
-from tallbayes.programs.disk_cache import use_compile_cache_later
 from tallbayes.results.run_folder import read_run
 
 
@@ -50,10 +50,7 @@ def rank(options: argparse.Namespace) -> int:
 
 
 def _with_rows(folder: Path) -> Any:
-    use_compile_cache_later()
-    from tallbayes.formula.again.rows import with_rows
-
-    return with_rows(*read_run(folder))
+    return with_its_rows(*read_run(folder), folder)
 
 
 def _plain(found: Any) -> dict[str, Any]:

@@ -111,6 +111,22 @@ def withdrawn(design: Design, places: np.ndarray, source: Stored) -> Design:
     return _grown(design, source, withdraw(rows, places, (source.digest, source.num_rows, source.withdrawals)))
 
 
+def made_of(rows: Stored) -> tuple[str, int, int]:
+    """Of the table whose rows a design holds: its digest where that is known, how many rows it had, and how many
+    withdrawals there had been."""
+    return _state(rows, Place.document_of(rows))
+
+
+def encoding_of(rows: Stored) -> dict[str, Any]:
+    """The encoding of a design, as it is kept beside it."""
+    return dict(Place.document_of(rows)["encoding"])
+
+
+def asked_of(rows: Stored) -> dict[str, Any]:
+    """What was asked of a design, by the names of a `Request`."""
+    return dict(Place.document_of(rows)["asked"])
+
+
 def _of_a_table(design: Design) -> tuple[Stored, dict[str, Any]]:
     if not isinstance(design.rows, Stored):
         got = "one in memory"

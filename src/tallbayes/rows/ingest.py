@@ -24,12 +24,11 @@ import numpy as np
 
 from tallbayes.errors import DataError, TableError, explain
 from tallbayes.rows.atomic import sync_file, writing
-from tallbayes.rows.columns import require
 from tallbayes.rows.files import File, changed, list_files, packed_bytes, shared_columns
 from tallbayes.rows.formats import format_of
 from tallbayes.rows.on_disk import MOST_ROWS, Stored
 from tallbayes.rows.packing import LearntColumn, pack, packed_size
-from tallbayes.rows.segments.conversion import FieldLayout, known_columns, layout, layout_like
+from tallbayes.rows.segments.conversion import FieldLayout, known_columns, layout, layout_like, types_of
 from tallbayes.rows.segments.record import next_number
 from tallbayes.rows.shuffling import Deal, buckets_for, write_whole
 from tallbayes.rows.unfinished import (
@@ -189,7 +188,7 @@ class Ingestion:
         self.rows_of = self.rows_of or [0]
         wanted = [column.name for column in self.learnt]
         pieces = format_of(file.path).pieces
-        for piece in _ahead(pieces(file.path, wanted, self.rows_of[-1], _types_of(self.learnt))):
+        for piece in _ahead(pieces(file.path, wanted, self.rows_of[-1], types_of(self.learnt))):
             rows = pack(piece.rows, self.learnt, file.label, self.rows_of[-1], self.first_number + sum(self.rows_of))
             with writing(self.work.folder):
                 self.deal.add(rows)
@@ -350,10 +349,3 @@ def _ahead(parts: Iterator[Any]) -> Iterator[Any]:
         while (part := coming.result()) is not None:
             coming = thread.submit(next, parts, None)
             yield part
-
-
-def _types_of(learnt: list[LearntColumn]) -> dict[str, Any]:
-    """Arrow types of columns whose kind is known: a CSV file is not asked to guess them again."""
-    arrow = require("pyarrow")
-    types = {"number": arrow.float64(), "whole": arrow.int64(), "bool": arrow.bool_(), "text": arrow.string()}
-    return {column.name: types[column.kind] for column in learnt if column.kind in types}

@@ -179,12 +179,22 @@ class Stored:
     def as_of(self, count: int) -> Stored:
         """The table as it was when it had so many segments, digest and all unless their records have been merged;
         refused once rows have been withdrawn."""
-        kept = self.segments[:count]
-        if not kept or self.withdrawals:
+        if not 0 < count <= len(self.segments) or self.withdrawals:
             got = f"{self.withdrawals} withdrawals" if self.withdrawals else f"{count} segments"
             hint = "as_of of a table that has only grown"
             raise TableError(explain(f"1 to {len(self.segments)} segments, none of whose rows are gone", got, hint))
-        if len(kept) == len(self.segments):
+        return self.upto(self.segments[count - 1].stop)
+
+    def upto(self, num_rows: int) -> Stored:
+        """The first rows of the table, as many as it had when some segment had come; refused where the records of that
+        have been merged with later ones."""
+        count = sum(segment.stop <= num_rows for segment in self.segments)
+        kept = self.segments[:count]
+        if not kept or kept[-1].stop != num_rows:
+            stops = ", ".join(f"{segment.stop:,}" for segment in self.segments[-8:])
+            got, hint = f"{num_rows:,}", "the whole table"
+            raise TableError(explain(f"as many rows as there were after a segment, ... {stops}", got, hint))
+        if count == len(self.segments):
             return self
         last, parts = kept[-1], sum(len(list(segment.pieces())) for segment in kept)
         return replace(
@@ -244,7 +254,7 @@ def open_table(path: str | Path, verify: bool = True) -> Stored:
         if document.get("format") not in (FORMAT, GROWN_FORMAT):
             hint = "ingest the files again with this version"
             raise TableError(explain(f"{FORMAT!r} in {str(header)!r}", repr(document.get("format")), hint))
-        stored = _read_header(path, document)
+        stored = read_header(path, document)
         whole = stored.digest == document["digest"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise broken(header, f"{type(error).__name__}: {error}") from error
@@ -347,7 +357,8 @@ def _contents(stored: Stored) -> dict[str, Any]:
     }
 
 
-def _read_header(path: Path, document: dict[str, Any]) -> Stored:
+def read_header(path: Path, document: dict[str, Any]) -> Stored:
+    """A table as it was when it had this header; its rows may have gone since."""
     stored = Stored(
         path=path,
         num_rows=int(document["num_rows"]),

@@ -15,7 +15,7 @@ Dates and times are seconds of float64 among "times", which formulas take parts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -249,9 +249,10 @@ def packed_batches(
     order: np.ndarray | None = None,
     as_they_came: bool = False,
     first: int = 0,
+    rows: Mapping[str, np.ndarray] | None = None,
 ) -> Iterator[Any]:
     """Arrow tables of these columns in this order; of the rows as they lie, from one on, or in the `order` of these
-    places.
+    places. Other `rows` in the fields of the table are read as its own are.
 
     Dates are refused, being neither numbers nor text, unless columns are wanted `as_they_came`.
     """
@@ -265,7 +266,8 @@ def packed_batches(
         ranks |= {} if rank is None else {name: rank}
     levels = {name: arrow.array(columns[name].levels, arrow.string()) for name in wanted}
     labels = [name for name in wanted if _may_be_labels(arrays[columns[name].field][:PROBE_ROWS, columns[name].place])]
-    for start in range(first, stored.num_rows, size):
+    arrays = arrays if rows is None else dict(rows)
+    for start in range(first, len(next(iter(arrays.values()))), size):
         parts = {}
         for name in wanted:
             column = columns[name]

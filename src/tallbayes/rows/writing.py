@@ -72,11 +72,12 @@ def write_table(
             raise
 
 
-def write_behind(stored: Stored, chunks: Iterable[Chunk], made_of: Stamp) -> Stored:
-    """More rows of a table in the order they come in, and what they were made of, which it keeps."""
+def write_behind(stored: Stored, chunks: Iterable[Chunk], made_of: Stamp, shuffled: bool = True) -> Stored:
+    """More rows of a table, in the order they come in where this is random, and what they were made of, which it keeps
+    as if it were a file."""
     with unfinished_segment(stored.path) as work:
         try:
-            return _write(work, iter(chunks), True, made_of)
+            return _write(work, iter(chunks), shuffled, made_of)
         except BaseException:
             work.discard()
             raise
@@ -97,7 +98,7 @@ def _write(work: Unfinished, parts: Iterator[Any], shuffled: bool, made_of: Stam
     with writing(work.folder):
         source: dict[str, Any] | None = {IN_ORDER: True} if shuffled else None
         if made_of is not None:
-            source = {IN_ORDER: True, MADE_OF: made_of, "files": [made_of], "rows": [num_rows]}
+            source = {**(source or {}), MADE_OF: made_of, "files": [made_of], "rows": [num_rows]}
         made = Stored(work.table, num_rows, True, form.fields(), {}, source=source, numbered=form.numbered)
         return work.seal(made)
 

@@ -46,7 +46,7 @@ def with_rows(result: Result, settings: Mapping[str, Any]) -> Result:
 
 def design_again(settings: Mapping[str, Any]) -> tuple[Design, Model]:
     """The design of the table that a run's settings name, and the family's model for it, without groups."""
-    known, make = find_family(settings["family"])
+    known, _ = find_family(settings["family"])
     standardise = not settings.get("raw") and settings.get("standardise", True)
     design = build_design(
         settings["formula"],
@@ -59,11 +59,17 @@ def design_again(settings: Mapping[str, Any]) -> tuple[Design, Model]:
         standardise_response=read_rule(standardise) != "nothing" and known.response == "real",
         parameter=formula_parameter(known),
     )
+    return design, model_again(settings, design)
+
+
+def model_again(settings: Mapping[str, Any], design: Design) -> Model:
+    """The model of the family that a run's settings name, for a design, without groups."""
+    known, make = find_family(settings["family"])
     chosen = {name: settings[name] for name in FAMILY_OPTIONS if settings.get(name) is not None}
     scales = coefficient_scales(_number(settings.get("prior_scale", 1.0)), design.names)
     stated = read_priors(settings.get("prior"), design, unknown_extras(known, chosen, design))
     intercept, group_scale = _number(settings.get("intercept_scale", 10.0)), settings.get("group_scale") or 1.0
-    return design, make_model(known, make, design, scales, intercept, chosen, stated, group_scale)
+    return make_model(known, make, design, scales, intercept, chosen, stated, group_scale)
 
 
 def _mixed_again(settings: Mapping[str, Any]) -> tuple[Model, Any, Any]:

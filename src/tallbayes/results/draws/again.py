@@ -18,6 +18,7 @@ from tallbayes.methods.anchored import reads_slabs
 from tallbayes.model.observables import Observables
 from tallbayes.results.fitted import fitted_of, kept_posterior
 from tallbayes.results.result import Result
+from tallbayes.rows.listing import Listing
 from tallbayes.sampler import couplings, dynamics, gradients, kinetic, minibatch
 from tallbayes.sampler.levels import Problem, make_problem
 from tallbayes.sampler.paths import Plan
@@ -27,8 +28,8 @@ for _module in (couplings, dynamics, gradients, kinetic, minibatch):
     PARTS |= {name: part for name, part in vars(_module).items() if getattr(part, "__module__", "") == _module.__name__}
 
 
-def levels_again(result: Result) -> Problem | None:
-    """None where its method has parts that are not of the house."""
+def levels_again(result: Result, listing: Listing | None = None) -> Problem | None:
+    """None where its method has parts that are not of the house; with a list of its rows, where one is at hand."""
     try:
         gradient, dynamics_, coupling, ladder = read_parts(result.method)
     except (ValueError, SyntaxError, TypeError):
@@ -39,7 +40,9 @@ def levels_again(result: Result) -> Problem | None:
     known = replace(gradient, batch_size=1) if slabs else gradient
     parts = known, dynamics_, coupling, Observables(True, ()), precision
     plan = Plan(fitted.target, *parts, laplace=posterior.laplace, slabs=slabs)
-    listing = list_rows(fitted.target, fitted.table, posterior.anchor) if slabs else None
+    if slabs and listing is None:
+        listing = list_rows(fitted.target, fitted.table, posterior.anchor)
+    listing = listing if slabs else None
     return make_problem(plan, fitted.table, posterior.anchor, ladder, 0, (), batch, listing)
 
 

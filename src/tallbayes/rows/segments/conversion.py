@@ -3,21 +3,24 @@
 layout        what only all rows tell: which columns are codes, the order of levels, whether float32 is enough
 known_columns what a table tells of the columns of more rows; files that have others are refused by name
 layout_like   more rows as those of a table: new levels come behind the old ones, whose codes stay what they are
+in_fields_of  rows of a file as they would stand in a table, which is left as it is
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tallbayes.errors import DataError, explain
-from tallbayes.rows.columns import WEEKDAYS
-from tallbayes.rows.files import File
+from tallbayes.rows.columns import WEEKDAYS, require
+from tallbayes.rows.files import File, look_at
 from tallbayes.rows.formats import format_of, reading
 from tallbayes.rows.on_disk import ROW, Column, Field, Stored
-from tallbayes.rows.packing import EXACT_IN_FLOAT32, LearntColumn, kind_of_type
+from tallbayes.rows.packing import EXACT_IN_FLOAT32, LearntColumn, kind_of_type, pack
 from tallbayes.rows.sources import open_source
 from tallbayes.rows.statistics import blurred
 
@@ -180,3 +183,27 @@ def _grown(column: Column, found: LearntColumn) -> Column:
     least = min(column.least, float(found.statistics.least[0]))
     largest = max(column.largest, float(found.statistics.largest[0]))
     return replace(column, levels=levels, missing=missing, least=least, largest=largest)
+
+
+def in_fields_of(onto: Stored, path: Path) -> tuple[Stored, dict[str, np.ndarray]]:
+    """The rows of a file in the fields of a table, in their order, and what it would know of its columns with them;
+    refused where they could not be put behind it."""
+    file = look_at(path)
+    learnt, parts, count = known_columns(onto, [file], None), [], 0
+    wanted = [column.name for column in learnt]
+    for piece in format_of(file.path).pieces(file.path, wanted, 0, types_of(learnt)):
+        parts.append(pack(piece.rows, learnt, file.label, count, count))
+        count += len(parts[-1])
+    if not count:
+        raise DataError(explain(f"at least one row in {file.label}", "0 rows", "check how it was written"))
+    settled = layout_like(onto, learnt, file.label)
+    made = settled.convert(np.concatenate(parts))
+    fields = {field.name: array for field, array in zip(settled.fields, made, strict=False)}
+    return replace(onto, columns=settled.columns), fields
+
+
+def types_of(learnt: list[LearntColumn]) -> dict[str, Any]:
+    """Arrow types of columns whose kind is known: a CSV file is not asked to guess them again."""
+    arrow = require("pyarrow")
+    types = {"number": arrow.float64(), "whole": arrow.int64(), "bool": arrow.bool_(), "text": arrow.string()}
+    return {column.name: types[column.kind] for column in learnt if column.kind in types}
