@@ -50,8 +50,8 @@ class Anchor:
     no climb reached a mode, `has_mode` is false. Where they are known exactly, `mean_gradient` and `mean_hessian` are
     gradient and minus Hessian of the log posterior on average over the Gaussian; Laplace's own, from which it was
     moved, stays beside it. Where rows are expanded about another point, a `step` leads from there to `mode`: value,
-    gradient and Hessian of the log likelihood are then what that expansion says of it (`arrivals`). `reason` says why
-    this one was taken. `derived` is what was computed from these where that is known.
+    gradient and Hessian of the log likelihood are then what that expansion says of it (`arrivals`), to second order, or
+    to third where its `third` derivatives are known. `reason` says why this one was taken. `derived` is what was computed from these where that is known.
     """
 
     mode: Floats
@@ -70,6 +70,7 @@ class Anchor:
     laplace_precision: Floats | None = None
     reason: str = ""
     step: Floats | None = None
+    third: Floats | None = None
     derived: Derived | None = field(default=None, repr=False, metadata={"kept": False})
 
     def __repr__(self) -> str:
