@@ -171,7 +171,7 @@ def average(
 
 
 def has_third(target: Target, num_rows: int) -> bool:
-    """Whether third derivatives of the log likelihood are few, and a pass that sums them no dearer than a few others."""
+    """Whether third derivatives of the log likelihood are few, and a pass that sums them takes no longer than a few."""
     d = target.dimension
     is_plain = target.predictor is not None and target.layout.is_scalar and target.integrated is None
     return is_plain and d <= MOST_CUBED and float(num_rows) * d**3 <= MOST_CUBES

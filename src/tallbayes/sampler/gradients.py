@@ -47,8 +47,8 @@ from tallbayes.sampler.roles import GradientEstimator, Sampling
 class CentredRows(NamedTuple):
     """A batch with what it is at the centre, computed once for all paths that share it.
 
-    For a regression, by row: eta, l'(eta), l''(eta), and l'''(eta) where its sums are known. For any other model, by batch: the
-    gradient at theta_0 and the linear map v -> Hess v there.
+    For a regression, by row: eta, l'(eta), l''(eta), and l'''(eta) where its sums are known. For any other model, by
+    batch: the gradient at theta_0 and the linear map v -> Hess v there.
     """
 
     rows: Any

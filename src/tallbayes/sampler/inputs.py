@@ -89,6 +89,10 @@ class Centre(NamedTuple):
         """T(w, w) / 2."""
         return jnp.tensordot(displacement, self.third, 1) @ displacement / 2
 
+    def whitened_twist(self, state: jax.Array) -> jax.Array:
+        """W^T T(w, w) / 2, w = W z."""
+        return self.pull_back(self.twist(self.move(state)))
+
     def twist_apart(self, displacement: jax.Array, twist: jax.Array) -> jax.Array:
         """T(v, v) / 2 with v = w + s, given T(w, w) / 2."""
         return twist + self.turned @ (displacement + self.step / 2)
@@ -162,7 +166,7 @@ def make_inputs(
             prior_hessian=place(anchor.prior_hessian) if by_matrix else None,
             step=place(anchor.step),
             third=place(anchor.third),
-            turned=None if anchor.third is None else place(anchor.third @ anchor.step),
+            turned=None if anchor.third is None or anchor.step is None else place(anchor.third @ anchor.step),
         )
         runs = Runs(np.int32(table.num_rows))
         if places is not None:

@@ -69,8 +69,9 @@ class Ground:
         """Room for any list that a table with levels of categories may need; most do, and then nothing is compiled
         for another shape."""
         indexed = self.plan.slabs and self.plan.target.layout.indexed is not None
-        rows = self.table.num_rows
-        return capacity_for(2 * rows) if indexed and rows <= MOST_LISTED and self.table.stored is None else None
+        rows, listed = self.table.num_rows, 0 if self.listing is None else self.listing.length
+        room = capacity_for(max(2 * rows, listed))
+        return room if indexed and rows <= MOST_LISTED and self.table.stored is None else None
 
     @cached_property
     def content(self) -> str:
