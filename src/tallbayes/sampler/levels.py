@@ -247,8 +247,8 @@ class Problem:
         return delta if known is None else delta - (control - known.mean(self.ladder, level))
 
     def uncontrolled(self) -> Problem | None:
-        """The same without its control; None where there is none."""
-        if not self.controlled:
+        """The same without its control; None where there is none, or where it takes no gradients."""
+        if not self.controlled or self.ground.anchor.third is not None:
             return None
         return replace(self, ground=replace(self.ground, plan=replace(self.plan, control=False), control=None))
 
