@@ -74,6 +74,7 @@ def flights(known: dict[str, Any], first: int = FIRST_DAYS, last: int = 365, che
             "processor_seconds": round(time.process_time() - busy, 3),
             "gradients": result.cost.evaluations,
             "set_up": result.cost.setup_evaluations,
+            "places": places_of(result),
             "status": result.status.name,
             "moved": any(note.startswith("centre: moved") for note in result.notes),
             "levels": any(note.startswith("levels:") for note in result.notes),
@@ -86,6 +87,15 @@ def flights(known: dict[str, Any], first: int = FIRST_DAYS, last: int = 365, che
         if place in checked or place % 10 == 0:
             keep(known)
     keep(known)
+
+
+def places_of(result: tb.Result) -> int | None:
+    """Places of the list in the batches of fine paths: coarse paths see the same ones, and `evaluations` counts both.
+    Pilots, of which a day that follows another has none, are left out."""
+    if result.path_source is None or any(not hasattr(level, "samples") for level in result.levels):
+        return None
+    steps = sum(round(level.samples * level.time / level.step) for level in result.levels)
+    return steps * result.path_source().rows_per_gradient
 
 
 def from_scratch(result: tb.Result) -> dict[str, Any]:
@@ -214,9 +224,12 @@ def table(known: dict[str, Any]) -> None:
         seconds = np.array([day["seconds"] for day in days])
         z = np.concatenate([day["z"] for day in days if "z" in day])
         quiet = np.array([not (day["moved"] or day["levels"]) for day in days])
+        seen = np.array([day["places"] + day["set_up"] for day in days if day.get("places") is not None])
         met = sum(day["status"] == "converged" for day in days)
         print(f"{len(days)} days, {int(quiet.sum())} without a pass; converged {met}")
         print(f"rows read a day: median {np.median(read):,.0f}, of days without a pass {np.median(read[quiet]):,.0f}")
+        if len(seen):
+            print(f"places in batches of fine paths, and set-up: median {np.median(seen):,.0f}")
         print(f"bound: median {np.median(bound):,.0f}; met on {np.mean(read <= bound):.0%} of days")
         print(f"seconds a day: median {np.median(seconds):.2f}, of days without a pass {np.median(seconds[quiet]):.2f}")
         print(f"z: {len(z)} numbers, rms {np.sqrt(np.mean(z**2)):.2f}, largest {np.abs(z).max():.2f}")

@@ -11,10 +11,11 @@ from scenarios import logistic_rows
 
 import tallbayes as tb
 from tallbayes.anchor import importance
-from tallbayes.anchor.expansion import average
+from tallbayes.anchor.expansion import average, expand
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.anchor.recentring import anchor_on_average, put_in_balance
+from tallbayes.arrivals.centre import Expanded
 from tallbayes.estimator.levels import sample_level
 from tallbayes.estimator.rates import consistency
 from tallbayes.model.model import bind
@@ -62,9 +63,25 @@ def balanced():
     return beside
 
 
-def problem(gradient, coupling=None, listed=None, dynamics=None, seed=3, ladder=LADDER, control=False):
+@cache
+def cubic():
+    """Where third derivatives lead from a point beside the mode."""
     target, table, anchor = prepared()
-    anchor = balanced() if control else anchor
+    here = expand(target, table, anchor.mode + [0.4, -0.3] * anchor.sd)
+    sums = Expanded(here.theta, here.value, here.likelihood_gradient, here.likelihood_hessian, table.num_rows)
+    found = sums.with_third(target, table, None).anchor(target)
+    assert np.abs(found.mean_remainder[0]).max() > 0.1
+    assert np.abs(found.step / found.sd).min() > 0.2
+    return found
+
+
+def anchor_of(control=False, third=False):
+    return cubic() if third else balanced() if control else prepared()[2]
+
+
+def problem(gradient, coupling=None, listed=None, dynamics=None, seed=3, ladder=LADDER, control=False, third=False):
+    target, table, _ = prepared()
+    anchor = anchor_of(control, third)
     slabs = gradient.batch_size is not None and isinstance(gradient.sampling, tb.Blocks)
     parts = gradient, dynamics or tb.Exponential(), coupling or tb.Antithetic(), Observables(True, ())
     plan = Plan(target, *parts, "float32", laplace=True, slabs=slabs, control=control)
@@ -87,9 +104,9 @@ def law_score(levels):
 
 
 @cache
-def exact(control=False):
+def exact(control=False, third=False):
     """E v and E v^2 of the posterior, v = theta - theta_0, on a grid out to 8 prior sds, and the anchor's own."""
-    anchor = balanced() if control else prepared()[2]
+    anchor = anchor_of(control, third)
     x, y = (np.float64(np.float32(ROWS[name])) for name in ("x", "y"))
     axis = np.linspace(-8 * PRIOR_SCALE, 8 * PRIOR_SCALE, 601)
     theta = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -101,9 +118,9 @@ def exact(control=False):
     return weight @ read / weight.sum(), np.concatenate([np.zeros(2), anchor.sd**2])
 
 
-def sum_score(levels, control=False):
+def sum_score(levels, control=False, third=False):
     """Distance of the anchor plus all levels from quadrature, in standard errors."""
-    truth, laplace = exact(control)
+    truth, laplace = exact(control, third)
     total = laplace + sum(delta.mean for delta, *_ in levels)
     error = np.sqrt(sum(delta.variance / delta.count for delta, *_ in levels))
     return np.abs((total - truth) / error).max()

@@ -9,7 +9,7 @@ import pytest
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
-from tallbayes.anchor.expansion import average, expand
+from tallbayes.anchor.expansion import average, expand, has_third, third_derivatives
 from tallbayes.anchor.mode import expanded_there, find_anchor
 from tallbayes.arrivals.centre import Expanded
 from tallbayes.estimator.levels import BLOCK_PATHS
@@ -17,6 +17,7 @@ from tallbayes.methods.anchored import Anchored
 from tallbayes.model.model import bind
 from tallbayes.rows.table import check_rows, make_table
 from tallbayes.sampler.gradients import Blend, Taylor, whitened_remainder
+from tallbayes.sampler.inputs import make_inputs
 from tallbayes.sampler.levels import make_problem
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.setup.guide import Guide
@@ -26,8 +27,8 @@ from tallbayes.setup.quantities import make_estimands
 NUM_ROWS = 256
 
 
-def moved(by_hand=False, rows=NUM_ROWS, far=0.4):
-    """An anchor a step from where rows are expanded, of rows that pull it from there."""
+def moved(by_hand=False, rows=NUM_ROWS, far=0.4, third=False):
+    """An anchor a step from where rows are expanded, of rows that pull it from there; perhaps to third order."""
     data = check_rows(logistic_rows(rows, (0.9, -0.6, 0.4), seed=2))
     model = logistic_by_hand(3) if by_hand else tb.families.logistic()
     target, start = bind(model, jax.tree.map(lambda leaf: leaf[0], data))
@@ -35,7 +36,7 @@ def moved(by_hand=False, rows=NUM_ROWS, far=0.4):
     mode = find_anchor(target, table, start)
     here = expand(target, table, mode.mode + far * mode.displacements(np.array([1.0, -1.0, 0.5])))
     centre = Expanded(here.theta, here.value, here.likelihood_gradient, here.likelihood_hessian, table.num_rows)
-    return target, table, mode, centre.anchor(target)
+    return target, table, mode, (centre.with_third(target, table, None) if third else centre).anchor(target)
 
 
 def remainder_of_all(target, table, anchor, gradient, points):
@@ -51,9 +52,10 @@ def remainder_of_all(target, table, anchor, gradient, points):
 
 
 @pytest.mark.parametrize("gradient", [Taylor(1, Blocks()), Blend(1, Blocks()), Blend(1, Blocks(), radius=0.5)])
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_the_gradient_of_all_rows_is_exact_wherever_they_are_expanded(gradient, by_hand):
-    target, table, _, anchor = moved(by_hand)
+@pytest.mark.parametrize(("by_hand", "third"), [(False, False), (True, False), (False, True)])
+def test_the_gradient_of_all_rows_is_exact_wherever_they_are_expanded(gradient, by_hand, third):
+    target, table, _, anchor = moved(by_hand, third=third)
+    assert (anchor.third is not None) is third
     points = np.random.default_rng(0).standard_normal((3, 3))
     found = remainder_of_all(target, table, anchor, gradient, points)
     for point, each in zip(points, found, strict=True):
@@ -70,6 +72,51 @@ def test_without_the_step_it_would_be_another():
         for each in (anchor, replace(anchor, step=None))
     )
     assert np.abs(found - without).max() > 1e-3
+
+
+def remainders_by_row(target, table, anchor, points):
+    """r at points by every batch of one row, (points, rows, d)."""
+    inputs = make_inputs(table, anchor, "float64", 1)
+    with jax.enable_x64(True):
+        one = partial(whitened_remainder, target, Taylor(1, Blocks()), inputs)
+        firsts = np.arange(table.num_rows, dtype=np.int32)
+        return np.asarray(jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))(points, firsts))
+
+
+def test_batches_about_third_derivatives_are_right_on_average_and_quiet():
+    """Over all of them, so that nothing is random; far out as well, where the square lets go. With derivatives that are
+    a tenth off they are not."""
+    target, table, _, anchor = moved(third=True)
+    points = np.random.default_rng(0).standard_normal((2, 3)) * np.array([[1.0], [6.0]])
+    exact = np.stack([expand(target, table, anchor.mode + anchor.displacements(u)).gradient for u in points])
+    exact = exact @ anchor.whitening + points
+    found = remainders_by_row(target, table, anchor, points)
+    np.testing.assert_allclose(found.mean(axis=1), exact, atol=1e-9)
+    off = remainders_by_row(target, table, replace(anchor, third=1.1 * anchor.third), points)
+    assert np.abs(off.mean(axis=1) - exact)[0].max() > 1e-4
+    second = remainders_by_row(target, table, moved()[3], points)
+    assert found[0].var(axis=0).sum() < second[0].var(axis=0).sum() / 20
+
+
+def test_third_derivatives_are_those_of_the_hessian():
+    target, table, mode, _ = moved()
+    third = third_derivatives(target, table, mode.mode)
+    along = mode.sd * 1e-3
+    there, opposite = (expand(target, table, mode.mode + sign * along).likelihood_hessian for sign in (1, -1))
+    np.testing.assert_allclose(third @ along, (there - opposite) / 2, rtol=1e-5, atol=1e-9 * np.abs(third).max())
+    # Whatever the order of its axes, and by codes as by columns.
+    np.testing.assert_allclose(third, third.transpose(2, 0, 1), rtol=1e-9)
+    assert not has_third(target, 10**12)
+    assert not has_third(moved(by_hand=True)[0], 10)
+
+
+def test_sums_of_third_derivatives_lead_closer_to_the_mode():
+    """From a whole sd away, of few rows."""
+    off = []
+    for third in (False, True):
+        _, _, mode, anchor = moved(rows=400, far=1.0, third=third)
+        off.append(np.abs(mode.factor.T @ (anchor.mode - mode.mode)).max())
+    assert off[1] < off[0] / 5
 
 
 def test_a_step_leads_to_the_mode_as_newton_does():

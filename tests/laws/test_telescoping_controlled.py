@@ -38,6 +38,17 @@ def test_controlled_levels_telescope_to_the_posterior(gradient, coupling, listed
     assert sum_score(window, control=True) < 5
 
 
+@pytest.mark.parametrize("size", [1.0, 1.5], ids=["as it is", "control: half as much again"])
+def test_levels_about_third_derivatives_telescope(size):
+    """Without a row for the control; derivatives that are not those of the rows are a bias that no level sees."""
+    this = problem(TAYLOR, control=True, third=True)
+    wrong = replace(this.ground.anchor, third=size * this.ground.anchor.third)
+    this = replace(this, ground=replace(this.ground, anchor=wrong))
+    levels = sampled(this)
+    assert law_score(levels) < 5
+    assert bool(sum_score(levels, third=True) < 5) is (size == 1.0)
+
+
 def test_a_control_leaves_a_fraction_of_the_variance_and_its_decay():
     """512 paths; the variances are 10 and more times apart, and tell 0.35 from 0.6 with certainty."""
     this = problem(TAYLOR, control=True)

@@ -50,8 +50,9 @@ class Anchor:
     no climb reached a mode, `has_mode` is false. Where they are known exactly, `mean_gradient` and `mean_hessian` are
     gradient and minus Hessian of the log posterior on average over the Gaussian; Laplace's own, from which it was
     moved, stays beside it. Where rows are expanded about another point, a `step` leads from there to `mode`: value,
-    gradient and Hessian of the log likelihood are then what that expansion says of it (`arrivals`). `reason` says why
-    this one was taken. `derived` is what was computed from these where that is known.
+    gradient and Hessian of the log likelihood are then what that expansion says of it (`arrivals`), to second order, or
+    to third where its `third` derivatives are known. `reason` says why this one was taken. `derived` is what was
+    computed from these where that is known.
     """
 
     mode: Floats
@@ -70,6 +71,7 @@ class Anchor:
     laplace_precision: Floats | None = None
     reason: str = ""
     step: Floats | None = None
+    third: Floats | None = None
     derived: Derived | None = field(default=None, repr=False, metadata={"kept": False})
 
     def __repr__(self) -> str:
@@ -185,8 +187,17 @@ class Anchor:
         return np.eye(len(self.mode)) - self.whitening.T @ self.hessian @ self.whitening
 
     @property
+    def knows_control(self) -> bool:
+        """Whether the means of a control of paths are known exactly: by averages, or by third derivatives."""
+        return self.knows_averages or self.third is not None
+
+    @property
     def mean_remainder(self) -> tuple[Floats, Floats]:
-        """E r(u) = W^T E grad log pi and E grad r(u) = I + W^T E grad^2 log pi W over the Gaussian, where known."""
+        """E r(u) = W^T E grad log pi and E grad r(u) = I + W^T E grad^2 log pi W over the Gaussian, where known; where
+        third derivatives are, those of W^T T(W u, W u) / 2 alone."""
+        if self.third is not None:
+            pushed = np.tensordot(self.third, self.covariance, 2) / 2
+            return pushed @ self.whitening, np.zeros_like(self.whitening)
         assert self.mean_gradient is not None
         assert self.mean_hessian is not None
         bend = np.eye(len(self.mode)) - self.whitening.T @ self.mean_hessian @ self.whitening

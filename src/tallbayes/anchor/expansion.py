@@ -27,6 +27,7 @@ from tallbayes.anchor.sums import (
     prior_probe,
     prior_terms,
     shapes_of_sums,
+    third_sums,
 )
 from tallbayes.anchor.wide.curvature import minus_hessian
 from tallbayes.errors import NoConvergenceError, NonFiniteError, explain
@@ -50,6 +51,8 @@ MOST_SUMS, MOST_OF_A_PASS = 2**15, 2**24
 PIECE_SECONDS = 0.2
 PRIOR_DRAWS, MOST_PRIOR_NUMBERS = 2**12, 2**24
 MOST_GROWTH = 16.0
+# Parameters, and multiplications of a pass: some seconds.
+MOST_CUBED, MOST_CUBES = 64, 5e10
 ARROW_ROUNDING = 1e-9
 # Of so many the prior's Hessian takes no time at all, however it is compiled.
 FEW_PARAMETERS = 64
@@ -167,6 +170,19 @@ def average(
     return Averages(here, *parts, error=float(error + left))
 
 
+def has_third(target: Target, num_rows: int) -> bool:
+    """Whether third derivatives of the log likelihood are few, and a pass that sums them takes no longer than a few."""
+    d = target.dimension
+    is_plain = target.predictor is not None and target.layout.is_scalar and target.integrated is None
+    return is_plain and d <= MOST_CUBED and float(num_rows) * d**3 <= MOST_CUBES
+
+
+def third_derivatives(target: Target, table: Table, theta: Floats, executor: Executor | None = None) -> Floats:
+    """T = sum_i l'''_i x_i (x) x_i (x) x_i at theta, (d, d, d): one pass."""
+    begin_pass(table.num_rows)
+    return _total(third_of_rows, Bound(target, table), (theta,), (), executor, None)[0]
+
+
 def prior_draws(dimension: int) -> Floats:
     """Half of them: each stands for itself and its opposite."""
     count = max(64, min(PRIOR_DRAWS, MOST_PRIOR_NUMBERS // dimension**2))
@@ -251,7 +267,23 @@ class AverageSums:
         return _record_of(bound, 2 * theta.size**2, (theta, whitening), f"{start} {stop} averages")
 
 
-row_sums, average_sums = RowSums(), AverageSums()
+@dataclass(frozen=True)
+class ThirdSums:
+    """The task of the third derivatives of the log likelihood of rows start..stop-1."""
+
+    def __call__(self, bound: Bound, theta: Floats, start: int, stop: int) -> Sums:
+        return _in_pieces(third_sums, bound, (theta,), start, stop, ((theta.size,) * 3,))
+
+    def rows_of(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+        _, _, start, stop = arguments
+        return start, stop
+
+    def record(self, kept_bytes: float, bound: Bound, theta: Floats, start: int, stop: int) -> SumsRecord | None:
+        """By the point and the rows."""
+        return _record_of(bound, theta.size**3, (theta,), f"{start} {stop} third")
+
+
+row_sums, average_sums, third_of_rows = RowSums(), AverageSums(), ThirdSums()
 
 
 def _in_pieces(

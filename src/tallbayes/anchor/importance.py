@@ -16,7 +16,8 @@ few draws for all rows, in opposite pairs, some of them twice as wide. With one 
 
     s_i^2 = q_i E [l'(eta) - l'(eta_0) - l''(eta_0)(eta - eta_0)]^2,   q_i = |W^T x_i|^2 the leverage
 
-with several q_i is a matrix, and a model without any is differentiated row by row: the sizes are the same.
+with several q_i is a matrix, and a model without any is differentiated row by row: the sizes are the same. About an
+anchor that knows the third derivatives of all rows r_i is what is left beyond those, from where rows are expanded.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import Bound
-from tallbayes.anchor.sums import density_terms
+from tallbayes.anchor.sums import density_terms, third_of_density
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
 from tallbayes.gaussian.whitening import Sketch, Whitening
 from tallbayes.model.linear import Layout
@@ -143,7 +144,8 @@ def _parts(sizes_by_chunk: Iterator[Floats], mean: float) -> Iterator[dict[str, 
 
 def row_sizes(target: Target, table: Table, anchor: Anchor) -> Floats:
     """s_i of every row: one pass."""
-    return np.concatenate([sizes(Bound(target, table), *_shape_of(anchor), *chunk) for chunk in table.chunks()])
+    shape, step = _shape_of(anchor), anchor.step if anchor.third is not None else None
+    return np.concatenate([sizes(Bound(target, table), *shape, *chunk, step) for chunk in table.chunks()])
 
 
 def size_sums(
@@ -158,15 +160,23 @@ def sums_of_sizes(size: Floats) -> tuple[float, float, float]:
     return float(size.sum()), float(np.sum(size**2)), float(np.sum(size**4))
 
 
-def sizes(bound: Bound, mode: np.ndarray, whitening: Whitening | Sketch, start: int, stop: int) -> Floats:
-    """s_i of rows start..stop-1; a size beyond all bounds is a very large one."""
+def sizes(
+    bound: Bound,
+    mode: np.ndarray,
+    whitening: Whitening | Sketch,
+    start: int,
+    stop: int,
+    step: np.ndarray | None = None,
+) -> Floats:
+    """s_i of rows start..stop-1; a size beyond all bounds is a very large one. With a `step` to the mode from where
+    rows are expanded, beyond their third derivatives there."""
     part_rows = _part_rows(bound.table, _numbers_of_row(bound.target, whitening, len(mode)))
     static = bound.target, part_rows
     draws = np.zeros(0) if isinstance(whitening, Sketch) else _draws(len(mode))
     parts = []
     with jax.enable_x64(True):
         for first in range(start, stop, part_rows):
-            arguments = bound.table.rows, np.int32(first), mode, whitening, draws
+            arguments = bound.table.rows, np.int32(first), mode, whitening, draws, step
             parts.append(np.asarray(compiled(_part)(static, *arguments), np.float64))
             count_rows(min(part_rows, stop - first))
     found = np.concatenate(parts)[: stop - start]
@@ -214,7 +224,13 @@ def _shape_of(anchor: Anchor) -> tuple[np.ndarray, Whitening | Sketch]:
 
 
 def _part(
-    static: tuple[Target, int], rows: Any, start: jax.Array, mode: jax.Array, whitening: Any, draws: jax.Array
+    static: tuple[Target, int],
+    rows: Any,
+    start: jax.Array,
+    mode: jax.Array,
+    whitening: Any,
+    draws: jax.Array,
+    step: jax.Array | None,
 ) -> jax.Array:
     """The sizes of a part of the rows."""
     target, part_rows = static
@@ -224,19 +240,27 @@ def _part(
     part = in_float64(part)
     layout = target.layout
     along = whitening.moves if isinstance(whitening, Sketch) else whitening.move(draws)
-    moves = layout.moved(part, along.T)
-    eta, spread = layout.predict(part, mode), layout.spread(part, whitening)
+    spread = layout.spread(part, whitening)
+    if step is not None:
+        moves, eta = layout.moved(part, (along + step).T), layout.predict(part, mode - step)
+        return _scalar_sizes(target, part, eta, spread, moves, beyond_third=True)
+    moves, eta = layout.moved(part, along.T), layout.predict(part, mode)
     return (_scalar_sizes if layout.is_scalar else _vector_sizes)(target, part, eta, spread, moves)
 
 
-def _scalar_sizes(target: Target, rows: Any, eta: jax.Array, spread: jax.Array, moves: jax.Array) -> jax.Array:
+def _scalar_sizes(
+    target: Target, rows: Any, eta: jax.Array, spread: jax.Array, moves: jax.Array, beyond_third: bool = False
+) -> jax.Array:
     """q rho^2, rho the remainder in the predictor, mean over draws."""
     assert target.predictor is not None
     slope_at = jax.vmap(jax.grad(target.predictor.call))
     _, slope, bend = jax.vmap(partial(density_terms, target))(eta, rows)
 
+    third = jax.vmap(partial(third_of_density, target))(eta, rows) if beyond_third else jnp.zeros(())
+
     def square(move: jax.Array) -> jax.Array:
-        return (slope_at(eta + move, rows) - slope - bend * move) ** 2
+        rest = slope_at(eta + move, rows) - slope - bend * move
+        return (rest - third * move**2 / 2 if beyond_third else rest) ** 2
 
     return jnp.sqrt(spread[:, 0, 0] * jnp.mean(jax.lax.map(square, moves[0].T), axis=0))
 

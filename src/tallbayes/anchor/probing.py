@@ -10,7 +10,8 @@ on rays far out. With q the density that a point was drawn from, the weights
 
 stand for the Gaussian and for the posterior, tails included (`tails` has what follows). Rows are those of the first
 places of the list, or all where they are few: rho is a sum of remainders of third order, of which a place holds at most
-twice its share. The same rows give the covariance of one place's remainder, and so that of any batch,
+twice its share; where third derivatives of all rows are known, of remainders beyond these. The same rows give the
+covariance of one place's remainder, and so that of any batch,
 
     S = E_u [ L sum_p w_p^2 r_p(u) r_p(u)^T - r(u) r(u)^T ],   Cov = S / n of the estimate of r from n places
 """
@@ -26,7 +27,7 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.importance import in_float64
 from tallbayes.anchor.probe import Probe
-from tallbayes.anchor.sums import density_terms
+from tallbayes.anchor.sums import density_terms, third_of_density
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -56,7 +57,8 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
     everywhere = np.concatenate([points, rays.reshape(-1, points.shape[1])])
     pairs = np.random.default_rng(1).standard_normal((NOISE_PAIRS, len(anchor.mode)))
     with jax.enable_x64(True):
-        sample = target, in_float64(rows), weights, anchor.mode
+        third = None if anchor.third is None else (anchor.step, anchor.third)
+        sample = target, in_float64(rows), weights, anchor.mode, third
         moves = (anchor.displacements(each) for each in (_padded(everywhere), np.concatenate([pairs, -pairs])))
         # Of a regression it is a few products and densities of some rows: milliseconds, however it is compiled.
         program = compiled(_look, quickly=target.predictor is not None or target.work(table.rows) == 1)
@@ -127,16 +129,30 @@ def _padded(points: Floats) -> Floats:
 
 
 def _look(
-    target: Target, rows: Any, weights: jax.Array, mode: jax.Array, moves: jax.Array, pairs: jax.Array, count: jax.Array
+    target: Target,
+    rows: Any,
+    weights: jax.Array,
+    mode: jax.Array,
+    third: Any,
+    moves: jax.Array,
+    pairs: jax.Array,
+    count: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The log posterior of the sample and its gradient beyond their expansions to second order at the centre; and n
-    times the covariance of the sum over n places, mean over pairs."""
-    make = _rest_of_general if target.predictor is None else _rest_of_regression
-    rest, rest_by_row = make(target, rows, weights, mode)
+    times the covariance of the sum over n places, mean over pairs. Of a `third` order, which is the step to the centre
+    from where rows are expanded and the derivatives, all rows' is taken, and of the sample what is beyond."""
+    if target.predictor is None:
+        rest, rest_by_row = _rest_of_general(target, rows, weights, mode)
+    else:
+        rest, rest_by_row = _rest_of_regression(target, rows, weights, mode, None if third is None else third[0])
     prior = _beyond_second_order(target.log_prior.call, mode)
 
     def one(move: jax.Array) -> Any:
-        return jax.tree.map(jnp.add, prior(move), rest(move))
+        found = jax.tree.map(jnp.add, prior(move), rest(move))
+        if third is None:
+            return found
+        bent = jnp.tensordot(move, third[1], 1) @ move
+        return found[0] + bent @ move / 6, found[1] + bent / 2
 
     def covariance(move: jax.Array) -> jax.Array:
         left = jnp.where(weights[:, None] > 0, weights[:, None] * rest_by_row(move), 0)
@@ -150,18 +166,24 @@ def _look(
 Rests = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
-def _rest_of_regression(target: Target, rows: Any, weights: jax.Array, mode: jax.Array) -> Rests:
-    """Of the sum of the rows, value and gradient; and the gradient by row: all by way of the predictor."""
+def _rest_of_regression(
+    target: Target, rows: Any, weights: jax.Array, mode: jax.Array, step: jax.Array | None = None
+) -> Rests:
+    """Of the sum of the rows, value and gradient; and the gradient by row: all by way of the predictor. With a `step`
+    to the mode beyond third order where it begins, else beyond second order at the mode."""
     assert target.predictor is not None
     layout, density = target.layout, target.predictor.call
-    eta = layout.predict(rows, mode)
+    eta = layout.predict(rows, mode if step is None else mode - step)
+    third = None if step is None else jax.vmap(partial(third_of_density, target))(eta, rows)
     value, slope, curvature = jax.vmap(partial(density_terms, target))(eta, rows)
 
     def beyond(move: jax.Array) -> tuple[jax.Array, jax.Array]:
-        by = layout.predict(rows, move)
+        by = layout.predict(rows, move if step is None else move + step)
         there, rise = jax.vmap(jax.value_and_grad(density))(eta + by, rows)
         bend = curvature * by if layout.is_scalar else jnp.einsum("nab,nb->na", curvature, by)
         line = (slope + bend / 2) * by
+        if third is not None:
+            line, bend = line + third * by**3 / 6, bend + third * by**2 / 2
         return there - value - (line if layout.is_scalar else jnp.sum(line, axis=1)), rise - slope - bend
 
     def rest(move: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -119,6 +119,23 @@ def averaged_sums(
     return jax.lax.fori_loop(0, (stop - start + length - 1) // length, tile, before)
 
 
+@jitted(static_argnums=0)
+def third_sums(
+    target: Target, rows: Any, start: jax.Array, stop: jax.Array, theta: jax.Array, before: tuple[jax.Array, ...]
+) -> tuple[jax.Array, ...]:
+    """grad^3 of sum_{start <= i < stop} log p(x_i | theta), for one predictor a row; as `likelihood_sums` adds it."""
+    layout, size = target.layout, tile_size(target, rows)
+
+    def tile(index: jax.Array, sums: Any) -> Any:
+        first = start + index * size
+        part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype, size), rows)
+        weights = (first + jnp.arange(size, dtype=jnp.int32) < stop).astype(theta.dtype)
+        third = jax.vmap(partial(third_of_density, target))(layout.predict(part, theta), part)
+        return (layout.add_third(sums[0], part, weights * third),)
+
+    return jax.lax.fori_loop(0, (stop - start + size - 1) // size, tile, before)
+
+
 def can_average(target: Target) -> bool:
     """Whether a row has few enough predictors for a quadrature."""
     return target.predictor is not None and (target.layout.is_scalar or target.layout.size in HERMITE_NODES)
@@ -222,6 +239,12 @@ def density_terms(target: Target, eta: jax.Array, row: Any) -> tuple[jax.Array, 
     if target.layout.is_scalar:
         return value(eta, row), *jax.value_and_grad(slope)(eta, row)
     return value(eta, row), slope(eta, row), jax.jacfwd(slope)(eta, row)
+
+
+def third_of_density(target: Target, eta: jax.Array, row: Any) -> jax.Array:
+    """l''' of one row in its linear predictor, where that is a number."""
+    assert target.predictor is not None
+    return jax.grad(jax.grad(jax.grad(target.predictor.call)))(eta, row)
 
 
 def _add_general_terms(

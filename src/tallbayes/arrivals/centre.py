@@ -19,7 +19,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import Bound, Expansion, Survey, prior_expansion, require_finite, row_sums
+from tallbayes.anchor.expansion import (
+    Bound,
+    Expansion,
+    Survey,
+    has_third,
+    prior_expansion,
+    require_finite,
+    row_sums,
+    third_derivatives,
+)
 from tallbayes.anchor.mode import anchor_at, settle
 from tallbayes.anchor.sums import Curvature
 from tallbayes.model.model import Target
@@ -42,24 +51,38 @@ class Expanded:
     gradient: Floats
     hessian: Floats
     num_rows: int
+    third: Floats | None = None
 
     @classmethod
     def of(cls, target: Target, anchor: Anchor) -> Expanded:
-        """What an anchor at its own mode is made of."""
+        """What an anchor at its own mode is made of, to second order."""
         assert isinstance(anchor.likelihood_hessian, np.ndarray)
         prior = prior_expansion(target, anchor.mode)
         value = anchor.log_density - prior.value
         return cls(anchor.mode, value, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.num_rows)
 
+    @property
+    def passes(self) -> int:
+        """Over rows, for what is added of them."""
+        return 1 if self.third is None else 2
+
     def over(self, target: Target, table: Table) -> Expanded:
-        """The sums over the rows of another table: one pass."""
+        """The sums over the rows of another table."""
         bound, total = Bound(target, table), None
         for start, stop in table.chunks():
             part = row_sums(bound, self.theta, start, stop, Curvature.DENSE)
             total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
         assert total is not None
         value, gradient, hessian = total
-        return Expanded(self.theta, float(value), gradient, hessian, table.num_rows)
+        third = None if self.third is None else third_derivatives(target, table, self.theta)
+        return Expanded(self.theta, float(value), gradient, hessian, table.num_rows, third)
+
+    def with_third(self, target: Target, table: Table, executor: Executor | None) -> Expanded:
+        """To third order, by a pass over all rows, where that is no dearer than a few others."""
+        if not has_third(target, table.num_rows):
+            return self
+        third = third_derivatives(target, table, self.theta, executor)
+        return replace(self, third=third) if np.isfinite(third).all() else self
 
     def is_far(self, anchor: Anchor) -> bool:
         """Whether the mode has moved so far that a pass over all rows to expand them anew is worth it."""
@@ -70,9 +93,9 @@ class Expanded:
     def wider(self, target: Target, places: np.ndarray) -> Expanded:
         """With coefficients that no row has had; `places` are where those of before stand among all."""
         theta, gradient = (_spread(each, places, target.dimension) for each in (self.theta, self.gradient))
-        hessian = np.zeros((target.dimension, target.dimension))
-        hessian[np.ix_(places, places)] = self.hessian
-        return Expanded(theta, self.value, gradient, hessian, self.num_rows)
+        hessian = _spread(self.hessian, places, target.dimension)
+        third = None if self.third is None else _spread(self.third, places, target.dimension)
+        return Expanded(theta, self.value, gradient, hessian, self.num_rows, third)
 
     def plus(self, other: Expanded) -> Expanded:
         """With the rows of another one at the same point."""
@@ -89,11 +112,16 @@ class Expanded:
             self.gradient + sign * other.gradient,
             self.hessian + sign * other.hessian,
             self.num_rows + sign * other.num_rows,
+            None if self.third is None or other.third is None else self.third + sign * other.third,
         )
 
     def anchor(self, target: Target) -> Anchor | None:
         """The anchor that it makes with the prior, a step from where rows are expanded; None where the log posterior is
-        not curved downwards."""
+        not curved downwards. Where a cubic has no maximum the second order alone has to do."""
+        found = self._led(target)
+        return replace(self, third=None)._led(target) if found is None and self.third is not None else found
+
+    def _led(self, target: Target) -> Anchor | None:
         step = np.zeros_like(self.theta)
         for _ in range(MOST_STEPS):
             found = self._anchor_at(target, step)
@@ -107,19 +135,20 @@ class Expanded:
 
     def _anchor_at(self, target: Target, step: Floats) -> Anchor | None:
         prior = prior_expansion(target, self.theta + step)
-        bend = self.hessian @ step
+        turned = np.zeros_like(self.hessian) if self.third is None else self.third @ step
+        hessian, bend = self.hessian + turned, (self.hessian + turned / 2) @ step
         gradient = self.gradient + bend
         here = Expansion(
             theta=self.theta + step,
-            value=self.value + float(step @ (self.gradient + bend / 2)) + prior.value,
+            value=self.value + float(step @ (self.gradient + bend / 2 - turned @ step / 12)) + prior.value,
             gradient=gradient + prior.gradient,
-            hessian=prior.hessian - self.hessian,
+            hessian=prior.hessian - hessian,
             likelihood_gradient=gradient,
-            likelihood_hessian=self.hessian,
+            likelihood_hessian=hessian,
         )
         if not here.is_finite:
             return None
-        found = replace(anchor_at(here, 0.0, self.num_rows), step=step)
+        found = replace(anchor_at(here, 0.0, self.num_rows), step=step, third=self.third)
         try:
             proper = found.is_proper and bool(np.isfinite(found.whitening).all())
         except np.linalg.LinAlgError:
@@ -127,9 +156,9 @@ class Expanded:
         return found if proper else None
 
 
-def _spread(vector: Floats, places: np.ndarray, size: int) -> Floats:
-    found = np.zeros(size)
-    found[places] = vector
+def _spread(numbers: Floats, places: np.ndarray, size: int) -> Floats:
+    found = np.zeros((size,) * numbers.ndim)
+    found[np.ix_(*[places] * numbers.ndim)] = numbers
     return found
 
 

@@ -42,8 +42,9 @@ FEW_ROWS = 2**12
 # By which it is seen how a model reads a table on disk.
 HEAD_ROWS = 2**12
 # A step's rows, with a control and without, by how much single rows can do (decision 047): the variance of a mean that
-# a batch of one row leaves is about a third of (sum s)^2, and a control leaves its square.
-LEFT, PAIRED, FEWEST, MOST = 0.3, 0.1, 4, 64
+# a batch of one row leaves is about a third of (sum s)^2, and a control leaves its square. With third derivatives
+# a batch of four foresees rows whose day was an early one of its month; where sizes are next to nothing one will do.
+LEFT, PAIRED, FEWEST, MOST, NEXT_TO_NOTHING = 0.3, 0.1, 4, 64, 1 / 16
 UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
 
 
@@ -120,19 +121,23 @@ def answered(standing: Carried, changes: Changes) -> Result:
 
 
 def _of_a_day(standing: Carried, asked: Question) -> tuple[Question, bool]:
-    """With a batch of which rows, and not steps, are spared, where that is left open; and whether a control, whose
-    means have to be drawn, is worth it."""
+    """With a batch, and about third derivatives ends of paths, of which rows, and not steps, are spared, where these
+    are left open; and whether a control, whose means have to be drawn, is worth it."""
     method = asked.method
     if not isinstance(method, Anchored) or method.gradient is not None:
         return asked, False
     variance, share = LEFT * standing.looked.sums[0] ** 2, asked.accuracy.finest**2 / 2
-    wanted, guided = variance / (PILOT_PATHS * share), method.control is not False
-    if guided := guided and wanted > FEWEST:
+    wanted, third = variance / (PILOT_PATHS * share), standing.centre is not None and standing.centre.third is not None
+    guided = bool(method.control is not False and not third and wanted > FEWEST)
+    least = FEWEST if guided or (third and wanted > NEXT_TO_NOTHING) else 1
+    if guided:
         wanted = PAIRED * standing.looked.sums[0] ** 2 / np.sqrt(share)
-    if method.batch_size is not None:
-        return asked, bool(guided)
-    size = int(np.clip(2 ** np.ceil(np.log2(max(wanted, 1e-9))), FEWEST if guided else 1, MOST))
-    return replace(asked, method=replace(method, batch_size=size)), bool(guided)
+    if method.batch_size is None:
+        size = int(np.clip(2 ** np.ceil(np.log2(max(wanted, 1e-9))), least, MOST))
+        method = replace(method, batch_size=size)
+    if third and method.window is None and method.ladder is None:
+        method = replace(method, window=0)
+    return replace(asked, method=method), guided
 
 
 def seed_of(standing: Carried) -> int:

@@ -135,7 +135,7 @@ class Carried:
         if self.centre is None or self.order is None:
             return here
         centre = self.centre.plus(self.centre.over(self.target, table))
-        here = replace(here, centre=centre, read=table.num_rows)
+        here = replace(here, centre=centre, read=centre.passes * table.num_rows)
         anchor = here.anchor()
         if anchor is None:
             return here._lost()
@@ -144,7 +144,7 @@ class Carried:
         numbers = np.arange(self.num_rows, here.num_rows, dtype=np.int32)
         came = Came(contents(_leaves(table)), looked.copies(found))
         order = self.order.with_rows(came.hashes, numbers, came.copies)
-        return replace(here, order=order, looked=looked, read=2 * table.num_rows, came=came)
+        return replace(here, order=order, looked=looked, read=here.read + table.num_rows, came=came)
 
     def without(self, arrays: Any, places: Any = None) -> Carried:
         """A day on which rows were withdrawn; refused where any of them was never there.
@@ -161,12 +161,13 @@ class Carried:
         if self.centre is None:
             return here
         centre = self.centre.minus(self.centre.over(self.target, table))
-        here = replace(here, centre=centre, order=order.renumbered(moved, holes))
+        read = centre.passes * table.num_rows
+        here = replace(here, centre=centre, order=order.renumbered(moved, holes), read=read)
         anchor = here.anchor()
         if anchor is None:
             return here._lost()
         looked = self.looked.minus(sizes_of(self.target, table, anchor))
-        return replace(here, looked=looked, read=2 * table.num_rows)
+        return replace(here, looked=looked, read=here.read + table.num_rows)
 
     def settled(self, executor: Executor | None) -> Carried:
         """With rows expanded anew where a pass finds the mode, if that is far or has been paid for, or if there is no
@@ -176,7 +177,9 @@ class Carried:
         if anchor is not None and self.centre is not None and not paid and not self.centre.is_far(anchor):
             return self
         anchor = self._found(executor) if anchor is None else moved_along(self.target, self.table, anchor, executor)
-        return self._about(Expanded.of(self.target, anchor), round(anchor.passes * self.num_rows))
+        centre = Expanded.of(self.target, anchor).with_third(self.target, self.table, executor)
+        read = round(anchor.passes * self.num_rows) + self.num_rows * (centre.third is not None)
+        return self._about(centre, read)
 
     def _found(self, executor: Executor | None) -> Anchor:
         """The mode, from where a centre was lost or from the start."""

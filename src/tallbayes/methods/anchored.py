@@ -155,7 +155,7 @@ class Anchored:
     def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:
         """With a control whose means are estimated, where they are not known and can be well enough."""
         anchor, dense = prepared.anchor, prepared.anchor.likelihood_hessian is not None
-        if not (dense and not anchor.knows_averages and follows(self.dynamics) and self.control is not False):
+        if not (dense and not anchor.knows_control and follows(self.dynamics) and self.control is not False):
             return prepared
         problem = self.problem(prepared, estimands, seed)
         if not problem.plan.slabs:
@@ -186,7 +186,7 @@ class Anchored:
 
     def _controls(self, anchor: Anchor) -> bool:
         """Whether the first order is taken off: asked for, or known exactly."""
-        known = anchor.knows_averages and follows(self.dynamics)
+        known = anchor.knows_control and follows(self.dynamics)
         if self.control and not known:
             got = f"{anchor!r} and {type(self.dynamics).__name__}"
             expected = "an anchor whose averages are known exactly, and exponential or kinetic steps, for control=True"

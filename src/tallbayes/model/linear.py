@@ -220,6 +220,13 @@ class Layout:
                 total = _add_products(total, left, right, bends[:, a, b])
         return total
 
+    def add_third(self, total: jax.Array, rows: Any, thirds: jax.Array) -> jax.Array:
+        """l''' a (x) a (x) a with a the row of A of the one predictor, summed over rows, added to a total."""
+        d = len(total)
+        design = self.moved(rows, jnp.eye(d, dtype=total.dtype))[0]
+        pairs = (design[:, :, None] * design[:, None, :]).reshape(len(design), d * d)
+        return total + ((design.T * thirds) @ pairs).reshape(d, d, d)
+
     def _curvature(self, x: jax.Array, bends: jax.Array) -> jax.Array:
         if self.is_scalar:
             x = self._with_ones(x)

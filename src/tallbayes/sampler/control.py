@@ -13,7 +13,8 @@ exactly, minibatches or not. An observable's share of it is that of its quadrati
 
 Level 0 samples g(z) - g(u) - C(u, y), level l >= 1 Delta_l - C(u, y_f - (y+ + y-) / 2), with y+ and y- begun at 0 where
 the coarse paths begin; the means are added in float64. So E r(u) and K must be known exactly: `Anchor.mean_remainder`.
-The step may hold a large r_hat back, y never does: its mean would be another.
+The step may hold a large r_hat back, y never does: its mean would be another. Where third derivatives T are known, y
+follows W^T T(W u, W u) / 2 in place of r_hat(u): what is of second order in the remainder of all rows, without a row.
 """
 
 from __future__ import annotations
@@ -122,14 +123,19 @@ def follows(dynamics: Dynamics) -> bool:
 def make_paired_step(
     target: Target, gradient: GradientEstimator, dynamics: Any, inputs: Inputs
 ) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
-    """One step of a path and of its y, at z and at u on the same batch, whose rows are read once."""
+    """One step of a path and of its y, at z and at u on the same batch, whose rows are read once; or with y by third
+    derivatives, where these are known."""
 
     def step(coefficients: Any, state: Any, u: Any, y: Any, noise: Any, batch: Any) -> Any:
         def remainder(point: jax.Array) -> jax.Array:
             return whitened_remainder(target, gradient, inputs, point, batch)
 
         begun, there = (approach(dynamics, coefficients, each, noise) for each in (state, u))
-        here, beside = jax.vmap(remainder)(jnp.stack([position(dynamics, each) for each in (begun, there)]))
+        points = [position(dynamics, each) for each in (begun, there)]
+        if inputs.centre.third is None:
+            here, beside = jax.vmap(remainder)(jnp.stack(points))
+        else:
+            here, beside = remainder(points[0]), inputs.centre.whitened_twist(points[1])
         strained = dynamics.strain(coefficients, here) > 1
         moved = dynamics.step(coefficients, begun, here, noise)
         return moved, strained.astype(state.dtype), dynamics.follow(coefficients, y, beside)

@@ -4,7 +4,12 @@ With v = theta - theta_0, G and H_X the gradient and Hessian of the log likeliho
 
     grad log pi(theta) + b G + c H_X v + (N/n) sum_{i in tau} [grad_i(theta) - b grad_i(theta_0) - c Hess_i v]
 
-is unbiased for every b, c that depend on theta alone. The prior's gradient is exact at every step.
+is unbiased for every b, c that depend on theta alone. The prior's gradient is exact at every step. Where the centre
+knows the third derivatives T of the log likelihood, c brings them too, e = c k(theta) of them:
+
+    + e T(v, v) / 2   and, by row,   - e l'''_i (x_i . v)^2 / 2 x_i,      k = 1 / (1 + (|z|^2 / (4 (d + 4)))^4)
+
+so that rows are left with what is of third order; far out, where a square no longer guides, k lets go of it.
 
     Full            all rows, b = c = 0
     Plain           b = 0, c = 0
@@ -16,6 +21,8 @@ The exponential step wants what is left of it beyond the Gaussian at theta_0, in
 
     W^T [ grad log prior - its linear part + grad log pi(theta_0 | X) + (b - 1) G + (c - 1) H_X v + (N/n) sum ... ]
 
+(with T also T(w, w) / 2 + (e - 1) T(v, v) / 2, w = W z the displacement from the Gaussian's own centre)
+
 formed without the parts that cancel. A batch is either n rows gathered at once, n fixed when the program is compiled,
 or a run of consecutive rows read in slabs of four, or of 64 beside very many parameters, n an argument.
 """
@@ -26,7 +33,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from tallbayes.anchor.sums import density_terms
+from tallbayes.anchor.sums import density_terms, third_of_density
 from tallbayes.errors import MethodError, explain
 from tallbayes.model.model import Target
 from tallbayes.programs.later import jax, jnp
@@ -40,14 +47,15 @@ from tallbayes.sampler.roles import GradientEstimator, Sampling
 class CentredRows(NamedTuple):
     """A batch with what it is at the centre, computed once for all paths that share it.
 
-    For a regression, by row: eta, l'(eta), l''(eta). For any other model, by batch: the
-    gradient at theta_0 and the linear map v -> Hess v there.
+    For a regression, by row: eta, l'(eta), l''(eta), and l'''(eta) where its sums are known. For any other model, by
+    batch: the gradient at theta_0 and the linear map v -> Hess v there.
     """
 
     rows: Any
     predictor: Any
     slope: Any
     curvature: Any
+    third: Any = None
 
 
 @dataclass(frozen=True)
@@ -158,8 +166,11 @@ def posterior_gradient(
     if estimator.batch_size is None:
         return prior + row_terms(target, estimator, inputs, centre.apart(displacement), batch, 0.0, 0.0)
     b, c = estimator.controls(centre, displacement)
-    noisy = row_terms(target, estimator, inputs, centre.apart(displacement), batch, b, c)
+    e = third_control(centre, displacement, c)
+    noisy = row_terms(target, estimator, inputs, centre.apart(displacement), batch, b, c, e)
     exact = _times(b, centre.gradient_there)
+    if not _is(e, 0.0):
+        exact += e * centre.twist_apart(displacement, centre.twist(displacement))
     if not _is(c, 0.0):
         bend = _prior_at_centre(target, centre, displacement)[1] if centre.hessian is None else displacement
         exact += _times(c, centre.likelihood_bend(centre.apart(displacement), bend))
@@ -175,8 +186,9 @@ def whitened_remainder(
     prior_here, prior_bend = _prior_at_centre(target, centre, displacement)
     whole = centre.is_whole
     b, c = (1.0, 1.0 if whole else 0.0) if estimator.batch_size is None else estimator.controls(centre, displacement)
+    e = 0.0 if estimator.batch_size is None else third_control(centre, displacement, c)
     apart = centre.apart(displacement)
-    rest = row_terms(target, estimator, inputs, apart, batch, b, c) + centre.posterior_gradient
+    rest = row_terms(target, estimator, inputs, apart, batch, b, c, e) + centre.posterior_gradient
     rest += prior_there - prior_here
     if not _is(b, 1.0):
         rest += (b - 1) * centre.gradient_there
@@ -185,8 +197,19 @@ def whitened_remainder(
     rest -= prior_bend
     if not _is(c, 1.0):
         rest += (c - 1) * centre.likelihood_bend(apart, prior_bend)
+    if centre.third is not None:
+        twist = centre.twist(displacement)
+        rest += twist + (e - 1) * centre.twist_apart(displacement, twist)
     remainder = centre.pull_back(rest)
     return remainder if centre.mismatch is None else remainder + centre.mismatch @ state
+
+
+def third_control(centre: Centre, displacement: jax.Array, c: Any) -> Any:
+    """e: how much of the third derivatives is taken off each row."""
+    if centre.third is None or _is(c, 0.0):
+        return 0.0
+    square = centre.square_length(displacement) / (4 * (displacement.size + 4))
+    return c / (1 + square**4)
 
 
 def _prior_at_centre(target: Target, centre: Centre, displacement: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -214,15 +237,16 @@ def row_terms(
     batch: Any,
     b: Any,
     c: Any,
+    e: Any = 0.0,
 ) -> jax.Array:
-    """(N/n) sum_i [grad_i(theta) - b grad_i(theta_0) - c Hess_i(theta_0) v] over a batch, or over all rows; theta_0 is
-    here where rows are expanded, and v from there.
+    """(N/n) sum_i [grad_i(theta) - b grad_i(theta_0) - c Hess_i(theta_0) v - e T_i(v, v) / 2] over a batch, or over all
+    rows; theta_0 is here where rows are expanded, and v from there.
 
     A batch from `centre_rows` is summed at once; a whole number is the first row of one read in slabs.
     """
     if isinstance(batch, CentredRows):
         num_rows = inputs.num_rows.astype(displacement.dtype)
-        return num_rows / estimator.batch_size * _centred_terms(target, inputs.centre, displacement, batch, b, c)
+        return num_rows / estimator.batch_size * _centred_terms(target, inputs.centre, displacement, batch, b, c, e)
     count = inputs.num_rows if estimator.batch_size is None else inputs.batch_size
     length = 1 if target.integrated else inputs.centre.slab_rows
     if estimator.batch_size is None:
@@ -237,7 +261,7 @@ def row_terms(
         else:
             rows, weights = _run(inputs, batch, offset, weights)
         centred = centre_rows(target, inputs.centre, rows, weights)
-        return total + _centred_terms(target, inputs.centre, displacement, centred, b, c, weights)
+        return total + _centred_terms(target, inputs.centre, displacement, centred, b, c, e, weights)
 
     # Of the batch's own, like the sum: else the loop over slabs is traced twice for many paths.
     nothing = jnp.zeros_like(displacement)
@@ -276,7 +300,9 @@ def centre_rows(target: Target, centre: Centre, rows: Any, weights: jax.Array | 
     if target.predictor is not None:
         eta = target.layout.predict(rows, centre.point)
         _, slope, curvature = jax.vmap(partial(density_terms, target))(eta, rows)
-        return CentredRows(rows, eta, slope, curvature)
+        if centre.third is None:
+            return CentredRows(rows, eta, slope, curvature)
+        return CentredRows(rows, eta, slope, curvature, jax.vmap(partial(third_of_density, target))(eta, rows))
     gradient = jax.grad(partial(_log_likelihood, target, rows, weights))
     return CentredRows(rows, None, *jax.linearize(gradient, centre.point))
 
@@ -293,15 +319,18 @@ def _centred_terms(
     batch: CentredRows,
     b: Any,
     c: Any,
+    e: Any,
     weights: jax.Array | None = None,
 ) -> jax.Array:
-    rows, eta, slope, curvature = batch
+    rows, eta, slope, curvature, third = batch
     if target.predictor is not None:
         layout = target.layout
         move = layout.predict(rows, displacement)
         there = jax.vmap(jax.grad(target.predictor.call))(eta + move, rows)
         bend = curvature * move if layout.is_scalar else (curvature @ move[:, :, None])[:, :, 0]
         terms = _less(_less(there, b, slope), c, bend)
+        if not _is(e, 0.0):
+            terms = terms - e * third * move**2 / 2
         if weights is not None:
             terms = jnp.expand_dims(weights, tuple(range(1, terms.ndim))) * terms
         return layout.pull_back(rows, terms)

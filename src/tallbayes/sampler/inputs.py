@@ -13,7 +13,7 @@ from tallbayes.anchor.anchor import Anchor
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.chain import ChainWhitening
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
-from tallbayes.programs.later import jax
+from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
 
@@ -34,8 +34,9 @@ class Centre(NamedTuple):
     Where d is too large for a Hessian, H_X is None and H and W are diagonals; where H is a matrix of thousands of
     rows H_X is not kept beside it, being -H less what is the prior's. `mismatch` is I - W^T H' W with H'
     minus the posterior's Hessian at theta_0, where W was not made from it. `prior_hessian` is that of the log prior,
-    where it is a matrix. Where rows are expanded about another point, a `step` s leads from there to theta_0: G is then
-    what their expansion says of theta_0, and H_X theirs.
+    where it is a matrix. Where rows are expanded about another point, a `step` s leads from there to theta_0: G and H_X
+    are then what their expansion says of theta_0. With the `third` derivatives T of the likelihood this is of third
+    order, and H_X is theirs plus T s, which is kept beside T as `turned`.
     """
 
     mode: jax.Array
@@ -46,6 +47,8 @@ class Centre(NamedTuple):
     mismatch: Any = None
     prior_hessian: Any = None
     step: Any = None
+    third: Any = None
+    turned: Any = None
 
     @property
     def point(self) -> jax.Array:
@@ -55,7 +58,10 @@ class Centre(NamedTuple):
     @property
     def gradient_there(self) -> jax.Array:
         """G at that point."""
-        return self.gradient if self.step is None else self.gradient - self.hessian @ self.step
+        if self.step is None:
+            return self.gradient
+        there = self.gradient - self.hessian @ self.step
+        return there if self.third is None else there + self.turned @ self.step / 2
 
     def apart(self, displacement: jax.Array) -> jax.Array:
         """The displacement from that point."""
@@ -73,10 +79,23 @@ class Centre(NamedTuple):
         return not isinstance(self.whitening, DiagonalWhitening)
 
     def likelihood_bend(self, displacement: jax.Array, prior_bend: jax.Array) -> jax.Array:
-        """H_X v; `prior_bend` is the Hessian of the log prior times v."""
+        """H_X v, with H_X where rows are expanded; `prior_bend` is the Hessian of the log prior times v."""
         if self.hessian is not None:
-            return self.hessian @ displacement
+            bend = self.hessian @ displacement
+            return bend if self.third is None else bend - self.turned @ displacement
         return -self.whitening.times(displacement) - prior_bend
+
+    def twist(self, displacement: jax.Array) -> jax.Array:
+        """T(w, w) / 2."""
+        return jnp.tensordot(displacement, self.third, 1) @ displacement / 2
+
+    def whitened_twist(self, state: jax.Array) -> jax.Array:
+        """W^T T(w, w) / 2, w = W z."""
+        return self.pull_back(self.twist(self.move(state)))
+
+    def twist_apart(self, displacement: jax.Array, twist: jax.Array) -> jax.Array:
+        """T(v, v) / 2 with v = w + s, given T(w, w) / 2."""
+        return twist + self.turned @ (displacement + self.step / 2)
 
     def move(self, state: jax.Array) -> jax.Array:
         """v = W z."""
@@ -146,6 +165,8 @@ def make_inputs(
             mismatch=place(anchor.mismatch),
             prior_hessian=place(anchor.prior_hessian) if by_matrix else None,
             step=place(anchor.step),
+            third=place(anchor.third),
+            turned=None if anchor.third is None or anchor.step is None else place(anchor.third @ anchor.step),
         )
         runs = Runs(np.int32(table.num_rows))
         if places is not None:

@@ -69,8 +69,9 @@ class Ground:
         """Room for any list that a table with levels of categories may need; most do, and then nothing is compiled
         for another shape."""
         indexed = self.plan.slabs and self.plan.target.layout.indexed is not None
-        rows = self.table.num_rows
-        return capacity_for(2 * rows) if indexed and rows <= MOST_LISTED and self.table.stored is None else None
+        rows, listed = self.table.num_rows, 0 if self.listing is None else self.listing.length
+        room = capacity_for(max(2 * rows, listed))
+        return room if indexed and rows <= MOST_LISTED and self.table.stored is None else None
 
     @cached_property
     def content(self) -> str:
@@ -246,8 +247,8 @@ class Problem:
         return delta if known is None else delta - (control - known.mean(self.ladder, level))
 
     def uncontrolled(self) -> Problem | None:
-        """The same without its control; None where there is none."""
-        if not self.controlled:
+        """The same without its control; None where there is none, or where it takes no gradients."""
+        if not self.controlled or self.ground.anchor.third is not None:
             return None
         return replace(self, ground=replace(self.ground, plan=replace(self.plan, control=False), control=None))
 
