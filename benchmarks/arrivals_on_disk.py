@@ -3,7 +3,7 @@
     append     `tb.ingest(day, table, append=True)`
     design     `appended(design, table)`: the rows of the day in the coding of the formula that was fitted first
     withdraw   `table.without(places)` of the rows of a day in the middle
-    update     with --update, `result.update(day)` in place of these: table, design and answer to 5% of an sd; at the end
+    update     with --update, `result.update(day)` in place of these: table, design, answer to 5% of an sd; at the end
                a day withdrawn, and what another process takes to stand where the last day has ended
 
 Usage: python benchmarks/arrivals_on_disk.py [--rows 100000 1000000 10000000] [--days 101] [--day 10000] [--update]
