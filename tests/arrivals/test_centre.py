@@ -9,9 +9,9 @@ import pytest
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
-from tallbayes.anchor.expansion import average, expand, has_third, third_derivatives
+from tallbayes.anchor.expansion import average, expand, third_derivatives
 from tallbayes.anchor.mode import expanded_there, find_anchor
-from tallbayes.arrivals.centre import Expanded
+from tallbayes.arrivals.centre import Expanded, has_third
 from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.methods.anchored import Anchored
 from tallbayes.model.model import bind

@@ -51,8 +51,6 @@ MOST_SUMS, MOST_OF_A_PASS = 2**15, 2**24
 PIECE_SECONDS = 0.2
 PRIOR_DRAWS, MOST_PRIOR_NUMBERS = 2**12, 2**24
 MOST_GROWTH = 16.0
-# Parameters, and multiplications of a pass: some seconds.
-MOST_CUBED, MOST_CUBES = 64, 5e10
 ARROW_ROUNDING = 1e-9
 # Of so many the prior's Hessian takes no time at all, however it is compiled.
 FEW_PARAMETERS = 64
@@ -168,13 +166,6 @@ def average(
     value, gradient, hessian = averaged
     parts = float(value + prior_value), gradient + prior_gradient, -(hessian + prior_hessian)
     return Averages(here, *parts, error=float(error + left))
-
-
-def has_third(target: Target, num_rows: int) -> bool:
-    """Whether third derivatives of the log likelihood are few, and a pass that sums them takes no longer than a few."""
-    d = target.dimension
-    is_plain = target.predictor is not None and target.layout.is_scalar and target.integrated is None
-    return is_plain and d <= MOST_CUBED and float(num_rows) * d**3 <= MOST_CUBES
 
 
 def third_derivatives(target: Target, table: Table, theta: Floats, executor: Executor | None = None) -> Floats:

@@ -23,7 +23,6 @@ from tallbayes.anchor.expansion import (
     Bound,
     Expansion,
     Survey,
-    has_third,
     prior_expansion,
     require_finite,
     row_sums,
@@ -40,6 +39,8 @@ from tallbayes.workers.executors import Executor
 FAR, FARTHEST = 3.0, 12.0
 # Newton's steps without a pass: a Gaussian prior takes one.
 MOST_STEPS, CLOSE = 6, 1e-6
+# Of third derivatives: parameters, and multiplications of a pass, which are some seconds.
+MOST_CUBED, MOST_CUBES = 64, 5e10
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +155,13 @@ class Expanded:
         except np.linalg.LinAlgError:
             return None
         return found if proper else None
+
+
+def has_third(target: Target, num_rows: int) -> bool:
+    """Whether third derivatives of the log likelihood are few, and a pass that sums them takes no longer than a few."""
+    d = target.dimension
+    is_plain = target.predictor is not None and target.layout.is_scalar and target.integrated is None
+    return is_plain and d <= MOST_CUBED and float(num_rows) * d**3 <= MOST_CUBES
 
 
 def _spread(numbers: Floats, places: np.ndarray, size: int) -> Floats:

@@ -70,8 +70,8 @@ class Ground:
         for another shape."""
         indexed = self.plan.slabs and self.plan.target.layout.indexed is not None
         rows, listed = self.table.num_rows, 0 if self.listing is None else self.listing.length
-        room = capacity_for(max(2 * rows, listed))
-        return room if indexed and rows <= MOST_LISTED and self.table.stored is None else None
+        fits = indexed and rows <= MOST_LISTED and self.table.stored is None
+        return capacity_for(max(2 * rows, listed)) if fits else None
 
     @cached_property
     def content(self) -> str:
@@ -88,10 +88,7 @@ def _is_ours(part: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """All that a block of paths needs; it implements `estimator.levels.Levels`.
-
-    `may_blend` says that nobody has decided on the gradient.
-    """
+    """All that a block of paths needs, as `estimator.levels.Levels`; `may_blend` where nobody has chosen a gradient."""
 
     ground: Ground
     ladder: Ladder
