@@ -51,6 +51,11 @@ class Expanded:
         value = anchor.log_density - prior.value
         return cls(anchor.mode, value, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.num_rows)
 
+    @classmethod
+    def nowhere(cls, theta: Floats) -> Expanded:
+        """Of no rows."""
+        return cls(theta, 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta))), 0)
+
     def over(self, target: Target, table: Table) -> Expanded:
         """The sums over the rows of another table: one pass."""
         bound, total = Bound(target, table), None

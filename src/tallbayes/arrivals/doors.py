@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.arrivals.days import answered, arrays_of, begun
+from tallbayes.arrivals.days import Standing, answered, arrays_of, begun, require_same_weights
 from tallbayes.arrivals.foretold import Foretold, foretell
+from tallbayes.arrivals.groups.encoded import encode_grouped, with_effects_of
+from tallbayes.arrivals.groups.standing import CarriedGroups
 from tallbayes.arrivals.levels import with_levels
-from tallbayes.arrivals.standing import Carried
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.question import Question, read_changes
 from tallbayes.formula.again.arriving import (
@@ -23,7 +24,6 @@ from tallbayes.formula.again.arriving import (
     read_arriving,
     require_known,
     unknown_levels,
-    without_groups,
 )
 from tallbayes.formula.fit import described
 from tallbayes.rows.sources import Joined
@@ -57,7 +57,7 @@ def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
     said = f"rows: {came:,} came on day {after.day}, {total:,} in all"
     after = replace(after, question=changes.kept(standing.question), told=(*standing.told, *after.told, said))
     found = answered(after, changes)
-    return found if door is None else described(_with_table(door, given), found)
+    return _told(after, None if door is None else _with_table(door, given), found)
 
 
 def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
@@ -71,7 +71,16 @@ def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
     after = replace(after, question=changes.kept(standing.question), told=(*after.told, said))
     found = answered(after, changes)
     # The tables that were given still have these rows.
-    return found if door is None else described(replace(door, table=None), found)
+    return _told(after, None if door is None else replace(door, table=None), found)
+
+
+def _told(standing: Standing, door: FormulaDoor | None, found: Result) -> Result:
+    """With what the formula door has to say."""
+    if door is None:
+        return found
+    if isinstance(standing, CarriedGroups):
+        found = with_effects_of(standing, door, found)
+    return described(door, found)
 
 
 def foretold(result: Result, given: GivenRows) -> Foretold:
@@ -90,13 +99,13 @@ def standing_on(result: Result, days: Sequence[tuple[GivenRows, bool]]) -> Resul
     return replace(result, standing=replace(standing, told=()), door=door)
 
 
-def standing_of(result: Result) -> Carried:
+def standing_of(result: Result) -> Standing:
     """What a result stands on: carried since its last update, or made of its fit; it has nothing to say yet."""
     if not isinstance(result.question, Question):
         got = "one loaded from a file, or made otherwise"
         hint = "the fit in the process that has its rows: tb.fit or tb.estimate, and update from there"
         raise InputError(explain("a result of this process, which still has its rows", got, hint))
-    if isinstance(result.standing, Carried):
+    if isinstance(result.standing, Standing):
         return replace(result.standing, told=())
     return begun(result.question, result)
 
@@ -105,7 +114,7 @@ def _door_of(result: Result) -> FormulaDoor | None:
     return result.door if isinstance(result.door, FormulaDoor) else None
 
 
-def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) -> tuple[Carried, Any, Any]:
+def read_given(standing: Standing, door: FormulaDoor | None, given: GivenRows) -> tuple[Standing, Any, Any]:
     """The rows as arrays, with the standing and the door that have room for them."""
     if given.new_levels not in NEW_LEVELS:
         raise InputError(explain(f"new_levels one of {NEW_LEVELS}", repr(given.new_levels), "new_levels='add'"))
@@ -114,7 +123,6 @@ def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) ->
             hint = "the offset in row['offset'], and rows that are complete"
             raise InputError(explain("offset and missing for a fit by a formula", "a model or a family", hint))
         return standing, None, arrays_of(standing.question, given.rows, given.weights)
-    without_groups(door.encoding)
     kept = door.table
     weights = given.weights
     if weights is None and kept is not None and isinstance(kept.weights, str):
@@ -122,6 +130,9 @@ def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) ->
     encoding, parsed, request, rows = read_arriving(
         door.encoding, door.family, given.rows, weights, given.offset, given.missing
     )
+    if isinstance(standing, CarriedGroups):
+        require_same_weights(standing.question, weights)
+        return encode_grouped(standing, door, (parsed, request, rows), given.new_levels == "add")
     unknown = unknown_levels(encoding.coding, rows)
     if unknown and given.new_levels == "add":
         standing, door = with_levels(standing, door, {name: levels for name, (levels, _) in unknown.items()})
