@@ -32,9 +32,10 @@ def begun_of_groups(question: Question, result: Result) -> CarriedGroups:
     if result.anchor is not None and result.anchor.mode.shape == start.shape and result.anchor.is_proper:
         start = result.anchor.mode
     modes = tuple(note for note in result.notes if note.startswith("modes: ")) or ("modes: as first searched",)
+    search: Any = tuple(result.modes), modes
     rows = GroupedRows.of(arrived, groups.by)
     return CarriedGroups(
-        replace(question, model=model), target, start, "", rows, weight_of(model, arrived), (tuple(result.modes), modes)
+        replace(question, model=model), target, start, "", rows, weight_of(model, arrived), search
     )
 
 

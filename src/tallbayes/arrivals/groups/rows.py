@@ -103,6 +103,8 @@ class GroupedRows:
         places = self.of_groups(np.unique(numbers))
         gone = _matched(contents(given), contents(self._leaves(places)), places)
         _require_equal(given, self._leaves(gone))
+        if len(gone) == self.num_rows:
+            raise DataError(explain("rows that stay", f"all {len(gone):,} withdrawn", "no fit, which needs rows"))
         rows, *_ = self.rows.without(gone)
         rows.forget()
         counts = self.counts - np.bincount(numbers, minlength=len(self.counts))

@@ -52,7 +52,9 @@ class UnitMaker:
         information.add(codes, arrays)
         known: Units = {name: part.at_places(each) for name, each in information.found.items()}
         index = part.index(codes)
-        known["rows"] = jax.tree.map(lambda array: array[index], arrays)
+        # A unit that has lost all of its groups holds some row, which counts for nothing.
+        whole = arrays if len(places) else rows.taken(np.zeros(1, np.int64))
+        known["rows"] = jax.tree.map(lambda array: array[index], whole)
         return make_units(known, part, self.groups, self.dimension)
 
 
