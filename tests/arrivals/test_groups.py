@@ -1,7 +1,5 @@
 """Mixed models whose rows arrive: a day changes the units of its groups, and the sums are those of all units."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import small_schools

@@ -102,8 +102,9 @@ def answered(standing: Standing, changes: Changes) -> Result:
             return _afresh(standing, asked, why, report)
         if asked.weighted is not None and standing.centre is None and standing.num_rows <= FEW_ROWS:
             return _afresh(standing, asked, "", report)
-        if not (isinstance(standing, CarriedGroups) and standing.are_few):
-            asked = replace(asked, weighted=None)
+        # Whoever goes on from weights by another method reads the rows again.
+        few = isinstance(standing, CarriedGroups) and standing.are_few
+        asked = replace(asked, **_rows_of(standing)) if few else replace(asked, weighted=None)
         standing = _settled(standing, asked)
         if isinstance(standing, CarriedGroups) and standing.anchor() is None:
             return _afresh(standing, asked, "groups: all read anew, since no centre was found for their sums", report)

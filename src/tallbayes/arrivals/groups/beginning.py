@@ -34,9 +34,7 @@ def begun_of_groups(question: Question, result: Result) -> CarriedGroups:
     modes = tuple(note for note in result.notes if note.startswith("modes: ")) or ("modes: as first searched",)
     search: Any = tuple(result.modes), modes
     rows = GroupedRows.of(arrived, groups.by)
-    return CarriedGroups(
-        replace(question, model=model), target, start, "", rows, weight_of(model, arrived), search
-    )
+    return CarriedGroups(replace(question, model=model), target, start, "", rows, weight_of(model, arrived), search)
 
 
 def begun_model(model: Model, arrived: Arrived) -> tuple[Model, Any]:

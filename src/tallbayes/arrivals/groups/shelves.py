@@ -3,10 +3,10 @@
 Units are of one length, with room: a quarter more rows than there are, and in units of several groups (`bundling`) a
 quarter more groups. So a day changes the units of its groups alone, and no program is compiled for it.
 
-    units of one group     a new group takes a unit behind the others; where one has gone, the last one fills its place
-    units of several       a group stays while its unit holds it, else it moves to that with the most room, or to a new one
+    of one group     a new group takes a unit behind the others; where one has gone, the last one fills its place
+    of several       a group stays while its unit holds it, else it moves to that with the most room, or to a new one
 
-A group that no unit would hold, or more new units than there is room for, is a matter of other units altogether.
+A group that no unit would hold is a matter of other units altogether.
 """
 
 from __future__ import annotations
