@@ -97,6 +97,8 @@ def test_names_are_as_a_fit_has_them(third):
     grouping = third[0].grouping()
     levels = third[0].question.model.groups.levels
     assert [levels[each] for each in grouping.levels] == sorted(levels)
+    assert third[0].target.integrated.integral.groups.levels == levels
+    assert hash(third[0].target) == hash(third[0].named(()).target)
     assert grouping.counts.sum() == third[0].num_rows
     group = np.asarray(third[0].laid.units.rows["group"])[:13]
     counts = np.asarray(third[0].laid.units.rows["count"])[:13]

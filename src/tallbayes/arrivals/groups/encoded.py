@@ -92,8 +92,7 @@ def _relevelled(
     names, model = tuple(door.encoding.groups[first].levels.names), standing.question.model
     assert model.groups is not None
     if not columns:
-        model = replace(model, groups=replace(model.groups, levels=names))
-        return replace(standing, rows=rows, question=replace(standing.question, model=model)), door
+        return replace(standing, rows=rows).named(names), door
     standing = replace(standing, rows=rows, laid=None)
     assert door.grouped is not None
     arrays = rows.arrays

@@ -187,6 +187,16 @@ class CarriedGroups:
         assert self.laid is not None
         return self.rows.grouping("rows" in self.laid.units.rows)
 
+    def named(self, levels: tuple[Any, ...]) -> CarriedGroups:
+        """With other names for what the column of groups holds; programs know nothing of them."""
+        model, integrated = self.question.model, self.target.integrated
+        assert model.groups is not None
+        assert integrated is not None
+        groups = replace(model.groups, levels=levels)
+        integral = replace(integrated.integral, groups=replace(integrated.integral.groups, levels=levels))
+        target = replace(self.target, integrated=replace(integrated, integral=integral))
+        return replace(self, question=replace(self.question, model=replace(model, groups=groups)), target=target)
+
     def with_rows(self, arrived: Arrived) -> CarriedGroups:
         """A day on which rows came, of groups that there were or of new ones."""
         rows, changed = self.rows.with_rows(arrived)
