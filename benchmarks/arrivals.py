@@ -1,9 +1,10 @@
-"""Rows that arrive: the flights of a year day by day, and a hundred segments of ten million rows.
+"""Rows that arrive: the flights of a year day by day, a hundred segments of ten million rows, and groups that grow.
 
     python benchmarks/arrivals.py flights     every day's update; on 20 days beside a fit from scratch
     python benchmarks/arrivals.py 170-200     the same from a fit of the first 170 days on, with 5 days beside a fit
     python benchmarks/arrivals.py nuts        one NUTS run of the whole year, if NumPyro is installed
     python benchmarks/arrivals.py segments    10^7 rows by five columns in a hundred daily segments
+    python benchmarks/arrivals.py groups      100 groups that get rows for 20 days, and a new one each day
     python benchmarks/arrivals.py table       what results/arrivals.json says
 
 Days are written as they end, by their dates. A run that goes on skips none, since each builds on the one before, but it
@@ -17,18 +18,22 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tallbayes as tb
+from tallbayes.arrivals.days import answered
+from tallbayes.estimation.question import read_changes
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "arrivals.json"
 sys.path.insert(0, str(HERE.parent / "examples"))
 
 TOLERANCE, FIRST_DAYS, CHECKS = 0.02, 7, 20
+GROUPS, GROUP_ROWS, GROUP_DAYS, DAY_ROWS, FORGOTTEN, GROUP_TOLERANCE = 100, 6_000, 20, 100, 5, 0.05
 ROWS, COLUMNS, SEGMENTS = 10_000_000, 5, 100
 
 
@@ -38,7 +43,7 @@ def main() -> None:
         if part[0].isdigit():
             flights(known, *map(int, part.split("-")), checks=5)
         else:
-            {"flights": flights, "nuts": nuts, "segments": segments, "table": table}[part](known)
+            {"flights": flights, "nuts": nuts, "segments": segments, "groups": groups, "table": table}[part](known)
 
 
 def keep(known: dict[str, Any]) -> None:
@@ -158,6 +163,66 @@ def segments(known: dict[str, Any]) -> None:
     keep(known)
 
 
+def groups(known: dict[str, Any]) -> None:
+    """Every day beside a fit of all its rows; the control's sums lack the last five days. z of effects is apart."""
+    kept: list[dict[str, Any]] = []
+    result = tb.fit("y ~ x + (1 | g)", of_groups(0, GROUP_ROWS), family="logistic", tolerance=GROUP_TOLERANCE)
+    centres = []
+    for day in range(1, GROUP_DAYS + 1):
+        found = timed(result, of_groups(day, DAY_ROWS))
+        result = found.pop("result")
+        started, busy = time.monotonic(), time.process_time()
+        scratch = again(result, seed=1_000 + day)
+        found["scratch_seconds"] = round(time.monotonic() - started, 3)
+        found["scratch_processor_seconds"] = round(time.process_time() - busy, 3)
+        found["scratch_gradients"] = scratch.cost.evaluations + scratch.cost.setup_evaluations
+        found |= {"z": both(result, scratch), "effects_z": of_effects(result, scratch)}
+        centres.append(result.standing.centre)
+        if day == GROUP_DAYS:
+            found["control_z"] = both(forgetting(result, centres[-1 - FORGOTTEN]), scratch)
+        kept.append(found)
+        print(day, {name: each for name, each in found.items() if "z" not in name}, flush=True)
+        known["groups"] = kept
+        keep(known)
+
+
+def of_groups(day: int, count: int) -> dict[str, np.ndarray]:
+    """A day's rows; there is one more group every day."""
+    effects = 0.7 * np.random.default_rng(2).normal(size=GROUPS + GROUP_DAYS)
+    rng = np.random.default_rng([2, day])
+    group, x = rng.integers(0, GROUPS + day, count), rng.normal(size=count)
+    y = rng.random(count) < 1 / (1 + np.exp(-(0.3 + 0.5 * x + effects[group])))
+    return {"y": y.astype(float), "x": x, "g": np.array([f"g{each:03d}" for each in group])}
+
+
+def again(result: tb.Result, seed: int) -> tb.Result:
+    """The same rows by a fit that knows of no days."""
+    asked = result.question
+    return tb.estimate(asked.model, asked.data, tolerance=GROUP_TOLERANCE, seed=seed)
+
+
+def both(result: tb.Result, scratch: tb.Result) -> list[float]:
+    return beside(result, {"numbers": {kind: numbers(scratch, kind) for kind in ("mean", "sd")}})[0]
+
+
+def of_effects(result: tb.Result, scratch: tb.Result) -> list[float]:
+    here, there = result.effects("g"), scratch.effects("g")
+    found = []
+    for name in ("mean", "sd"):
+        error = np.hypot(getattr(here, f"{name}_error"), getattr(there, f"{name}_error"))
+        found += ((getattr(here, name) - getattr(there, name)) / error).ravel().tolist()
+    return found
+
+
+def forgetting(result: tb.Result, centre: Any) -> tb.Result:
+    """The day again, by sums of some days before."""
+    standing = result.standing
+    same = np.array_equal(centre.theta, standing.centre.theta)
+    assert same, "all units were read anew meanwhile"
+    laid = replace(standing.laid, centre=replace(centre, num_rows=standing.centre.num_rows))
+    return answered(replace(standing, laid=laid), read_changes(standing.question))
+
+
 def timed(result: tb.Result, rows: dict[str, np.ndarray]) -> dict[str, Any]:
     started, busy = time.monotonic(), time.process_time()
     found = result.update(rows)
@@ -239,10 +304,27 @@ def table(known: dict[str, Any]) -> None:
         busy = np.array([day["processor_seconds"] for day in days])
         print(f"processor seconds a day: median {np.median(busy):.2f}, without a pass {np.median(busy[quiet]):.2f}")
         print(f"from scratch, to half the tolerance: median {np.median(whole):.2f} processor seconds")
+    if "groups" in known:
+        table_of_groups(known["groups"])
     if "segments" in known:
         seconds = [day["processor_seconds"] for day in known["segments"]["days"]]
         first, last = np.median(seconds[2:22]), np.median(seconds[-20:])
         print(f"segments: processor seconds a day: days 3 to 22 {first:.2f}, last twenty {last:.2f}")
+
+
+def table_of_groups(days: list[dict[str, Any]]) -> None:
+    def median(name: str) -> float:
+        return float(np.median([day[name] for day in days[1:]]))
+
+    met = sum(day["status"] == "converged" for day in days)
+    print(f"groups: {len(days)} days, converged {met}; units looked at by set-up a day: median {median('set_up'):,.0f}")
+    print(f"units on paths a day: median {median('gradients'):,.0f}; from scratch {median('scratch_gradients'):,.0f}")
+    mine, theirs = median("processor_seconds"), median("scratch_processor_seconds")
+    print(f"processor seconds a day: median {mine:.2f}, from scratch {theirs:.2f}")
+    for name in ("z", "effects_z", "control_z"):
+        z = np.concatenate([day.get(name, []) for day in days])
+        within = np.mean(np.abs(z) < 1.96)
+        print(f"{name}: {len(z)} numbers, rms {np.sqrt(np.mean(z**2)):.2f}, within 1.96 {within:.1%}")
 
 
 if __name__ == "__main__":

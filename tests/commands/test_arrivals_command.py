@@ -169,4 +169,6 @@ def test_a_killed_update_has_not_happened_and_happens_to_the_same_bits(watched, 
 def test_rows_are_foretold_where_they_can_be(family, weights, can):
     """Of censored times, rows with weights and a loss a day is an update without what was foretold."""
     question, regression = SimpleNamespace(weights=weights), SimpleNamespace(family=family)
-    assert _can_foretell(SimpleNamespace(question=question, regression=regression, posterior=object())) is can
+    assert (
+        _can_foretell(SimpleNamespace(question=question, regression=regression, factors=(), posterior=object())) is can
+    )

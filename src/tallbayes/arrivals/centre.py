@@ -67,6 +67,11 @@ class Expanded:
         """Over rows, for what is added of them."""
         return 1 if self.third is None else 2
 
+    @classmethod
+    def nowhere(cls, theta: Floats) -> Expanded:
+        """Of no rows."""
+        return cls(theta, 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta))), 0)
+
     def over(self, target: Target, table: Table) -> Expanded:
         """The sums over the rows of another table."""
         bound, total = Bound(target, table), None

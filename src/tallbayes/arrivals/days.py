@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from tallbayes.arrivals.disk.tables import OnDisk
+from tallbayes.arrivals.groups.beginning import arrived_of, begun_of_groups
+from tallbayes.arrivals.groups.standing import CarriedGroups
 from tallbayes.arrivals.memory import Growing
 from tallbayes.arrivals.role import HeldRows
 from tallbayes.arrivals.standing import Carried, Footing, carries_on
@@ -36,6 +38,8 @@ from tallbayes.setup.known import Known
 from tallbayes.setup.preparation import Prepared, bind_rows, place
 from tallbayes.watch import OutOfTime, Watch, begin, watching
 from tallbayes.workers.executors import default_executor
+
+Standing = Carried | CarriedGroups
 
 # Rows that weights read sooner than a ladder is set up.
 FEW_ROWS = 2**12
@@ -60,14 +64,16 @@ class AstrayError(Exception):
 LEFT_BEHIND = Footing(extra=np.inf)
 
 
-def begun(question: Question, result: Result) -> Carried:
+def begun(question: Question, result: Result) -> Standing:
     """A standing for what was asked, before anything came: rows in memory are placed anew, where they can grow, and
     those on disk are read where they lie."""
-    if question.model.groups is not None:
-        got = "a model whose effects of groups are integrated out"
-        hint = "tb.fit or tb.estimate of all rows, or the groups as a category without bars"
-        raise InputError(explain("a fit of rows without groups, for update and without", got, hint))
     stored = question.stored
+    if question.model.groups is not None:
+        if stored is not None:
+            got = "one whose effects of groups are integrated out"
+            hint = "tb.fit of the whole table anew, or rows in memory"
+            raise InputError(explain("a model without groups, for a table on disk that is updated", got, hint))
+        return begun_of_groups(question, result)
     # Those on disk were checked by the fit.
     data = question.data if stored is None else head_of(stored)
     model, arrays = check_rows(question.model, data, question.weights)
@@ -96,23 +102,33 @@ def arrays_of(question: Question, data: Any, weights: Any) -> Any:
     """More rows, checked as those of the fit were; with weights if these had them."""
     if isinstance(question.weights, str) and weights is None and isinstance(data, dict) and question.weights in data:
         weights, data = data[question.weights], {name: data[name] for name in data if name != question.weights}
-    if (weights is None) != (question.weights is None):
-        expected, got = ("weights, as the fit had them", "none") if weights is None else ("no weights", "some")
-        raise InputError(explain(expected, got, "weights=1 for each row that counts once, in the fit and here"))
+    require_same_weights(question, weights)
+    if question.model.groups is not None:
+        return arrived_of(question.model, data, weights)
     return check_rows(question.model, data, weights)[1]
 
 
-def answered(standing: Carried, changes: Changes) -> Result:
+def require_same_weights(question: Question, weights: Any) -> None:
+    """Refuse rows with weights where those of the fit had none, and rows without where they had."""
+    if (weights is None) != (question.weights is None):
+        expected, got = ("weights, as the fit had them", "none") if weights is None else ("no weights", "some")
+        raise InputError(explain(expected, got, "weights=1 for each row that counts once, in the fit and here"))
+
+
+def answered(standing: Standing, changes: Changes) -> Result:
     """The answer of a day, with the standing it leaves behind."""
     asked = replace(changes.applied(standing.question), seed=seed_of(standing), ledger=None)
     with reporter(changes.progress) as report, watching(asked.budget.max_seconds, teller(report)) as watch:
-        if not carries_on(asked, standing.target, standing.start, standing.search):
-            why = "rows: all of them read anew, since sums about one centre do not tell this posterior"
+        if why := _reads_anew(standing, asked):
             return _afresh(standing, asked, why, report)
         if asked.weighted is not None and standing.centre is None and standing.num_rows <= FEW_ROWS:
             return _afresh(standing, asked, "", report)
-        asked = replace(asked, weighted=None)
+        # Whoever goes on from weights by another method reads the rows again.
+        few = isinstance(standing, CarriedGroups) and standing.are_few
+        asked = replace(asked, **standing.rows.asked(asked.weights)) if few else replace(asked, weighted=None)
         standing = _settled(standing, asked)
+        if isinstance(standing, CarriedGroups) and standing.anchor() is None:
+            return _afresh(standing, asked, "groups: all read anew, since no centre was found for their sums", report)
         try:
             return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
         except AstrayError as found:
@@ -120,7 +136,16 @@ def answered(standing: Carried, changes: Changes) -> Result:
             return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
 
 
-def _of_a_day(standing: Carried, asked: Question) -> tuple[Question, bool]:
+def _reads_anew(standing: Standing, asked: Question) -> str:
+    """Why all rows are read anew, where they are."""
+    if isinstance(standing, CarriedGroups):
+        return standing.reads_anew()
+    if carries_on(asked, standing.target, standing.start, standing.search):
+        return ""
+    return "rows: all of them read anew, since sums about one centre do not tell this posterior"
+
+
+def _of_a_day(standing: Standing, asked: Question) -> tuple[Question, bool]:
     """With a batch, and about third derivatives ends of paths, of which rows, and not steps, are spared, where these
     are left open; and whether a control, whose means have to be drawn, is worth it."""
     method = asked.method
@@ -140,21 +165,21 @@ def _of_a_day(standing: Carried, asked: Question) -> tuple[Question, bool]:
     return replace(asked, method=method), guided
 
 
-def seed_of(standing: Carried) -> int:
+def seed_of(standing: Standing) -> int:
     """Of the day: days share their rows, but no random numbers, so their errors are independent."""
     if standing.day == 0:
         return standing.question.seed
     return int(np.random.SeedSequence([standing.question.seed, standing.day]).generate_state(1, np.uint64)[0])
 
 
-def _afresh(standing: Carried, asked: Question, why: str, report: Report) -> Result:
+def _afresh(standing: Standing, asked: Question, why: str, report: Report) -> Result:
     """All rows, as `estimate` would."""
     question = replace(asked, **standing.rows.asked(standing.question.weights))
     found = noted(question, answer(question, Known(), report))
     return _with(standing, found, (*standing.told, why) if why else standing.told)
 
 
-def _settled(standing: Carried, asked: Question) -> Carried:
+def _settled(standing: Standing, asked: Question) -> Standing:
     """About a centre that will do; without more passes than there is time for."""
     begin("recentring")
     with default_executor() as threads:
@@ -164,7 +189,7 @@ def _settled(standing: Carried, asked: Question) -> Carried:
             return standing
 
 
-def _from_sums(standing: Carried, asked: Question, guided: bool, watch: Watch, report: Report) -> Result:
+def _from_sums(standing: Standing, asked: Question, guided: bool, watch: Watch, report: Report) -> Result:
     prepared = standing.prepared()
     known = Known(target=standing.target, start=standing.start, num_rows=standing.num_rows)
     known.placed, known.search = standing.placed(), standing.search
@@ -188,7 +213,7 @@ def _from_sums(standing: Carried, asked: Question, guided: bool, watch: Watch, r
     return _with(replace(standing, footing=footing), noted(question, found), standing.told)
 
 
-def _guided(method: Anchored, standing: Carried, prepared: Prepared, *parts: Any) -> Prepared:
+def _guided(method: Anchored, standing: Standing, prepared: Prepared, *parts: Any) -> Prepared:
     """With a control whose means are drawn; none about a centre of today, if they cannot be."""
     found = method.guided(prepared, *parts)
     if found.guide is None and np.isfinite(standing.footing.least):
@@ -223,7 +248,7 @@ def _probe_of(known: Known, result: Result) -> Any:
     return probe if probe is not None else (None if known.prepared is None else known.prepared.probe)
 
 
-def _with(standing: Carried, result: Result, told: tuple[str, ...]) -> Result:
+def _with(standing: Standing, result: Result, told: tuple[str, ...]) -> Result:
     """The result with the standing it leaves behind, and so every extension of it."""
 
     def further(continuation: Any, **changes: Any) -> Result:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.arrivals.days import answered, arrays_of, begun
+from tallbayes.arrivals.days import Standing, answered, arrays_of, begun, require_same_weights
 from tallbayes.arrivals.disk.tables import OnDisk
 from tallbayes.arrivals.foretold import Foretold, foretell
+from tallbayes.arrivals.groups.encoded import encode_grouped, with_effects_of
+from tallbayes.arrivals.groups.standing import CarriedGroups
 from tallbayes.arrivals.levels import with_levels
+from tallbayes.arrivals.role import HeldRows
 from tallbayes.arrivals.standing import Carried
 from tallbayes.errors import InputError, explain
 from tallbayes.estimation.question import Question, read_changes
@@ -24,7 +27,6 @@ from tallbayes.formula.again.arriving import (
     read_arriving,
     require_known,
     unknown_levels,
-    without_groups,
 )
 from tallbayes.formula.fit import described
 from tallbayes.results.fitted import FitTable
@@ -55,7 +57,7 @@ def updated(result: Result, given: GivenRows, **asked: Any) -> Result:
     new = _new(standing, given)
     standing, door, arrays = read_given(standing, door, new)
     told = foretell(result, standing.target, new.rows, arrays) if given.foretell else None
-    after = replace(standing.with_rows(standing.rows.landed(given.rows, arrays)), foretold=told)
+    after = replace(standing.with_rows(_held(standing).landed(given.rows, arrays)), foretold=told)
     came, total = after.num_rows - standing.num_rows, after.num_rows
     said = f"rows: {came:,} came on day {after.day}, {total:,} in all"
     after = replace(after, question=changes.kept(standing.question), told=(*standing.told, *after.told, said))
@@ -67,7 +69,7 @@ def withdrawn(result: Result, given: GivenRows, **asked: Any) -> Result:
     standing, door = standing_of(result), _door_of(result)
     changes = read_changes(standing.question, **_chosen(asked))
     standing, door, arrays = read_given(standing, door, replace(_new(standing, given), new_levels="refuse"))
-    after = standing.without(arrays, standing.rows.places_of(given.rows))
+    after = standing.without(arrays, _held(standing).places_of(given.rows))
     gone, total = standing.num_rows - after.num_rows, after.num_rows
     said = f"rows: {gone:,} withdrawn on day {after.day}, {total:,} left; nothing of them is in this fit or a later one"
     after = replace(after, question=changes.kept(standing.question), told=(*after.told, said))
@@ -92,13 +94,13 @@ def standing_on(result: Result, days: Sequence[tuple[GivenRows, bool]]) -> Resul
     return replace(result, standing=replace(standing, told=()), door=door)
 
 
-def standing_of(result: Result) -> Carried:
+def standing_of(result: Result) -> Standing:
     """What a result stands on: carried since its last update, or made of its fit; it has nothing to say yet."""
     if not isinstance(result.question, Question):
         got = "one loaded from a file, or made otherwise"
         hint = "the fit in the process that has its rows: tb.fit or tb.estimate, and update from there"
         raise InputError(explain("a result of this process, which still has its rows", got, hint))
-    if isinstance(result.standing, Carried):
+    if isinstance(result.standing, Standing):
         return replace(result.standing, told=())
     return begun(result.question, result)
 
@@ -107,7 +109,7 @@ def _door_of(result: Result) -> FormulaDoor | None:
     return result.door if isinstance(result.door, FormulaDoor) else None
 
 
-def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) -> tuple[Carried, Any, Any]:
+def read_given(standing: Standing, door: FormulaDoor | None, given: GivenRows) -> tuple[Standing, Any, Any]:
     """The rows as arrays, with the standing and the door that have room for them."""
     if given.new_levels not in NEW_LEVELS:
         raise InputError(explain(f"new_levels one of {NEW_LEVELS}", repr(given.new_levels), "new_levels='add'"))
@@ -116,7 +118,6 @@ def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) ->
             hint = "the offset in row['offset'], and rows that are complete"
             raise InputError(explain("offset and missing for a fit by a formula", "a model or a family", hint))
         return standing, None, arrays_of(standing.question, given.rows, given.weights)
-    without_groups(door.encoding)
     kept = door.table
     weights = given.weights
     if weights is None and kept is not None and isinstance(kept.weights, str):
@@ -124,6 +125,9 @@ def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) ->
     encoding, parsed, request, rows = read_arriving(
         door.encoding, door.family, given.rows, weights, given.offset, given.missing
     )
+    if isinstance(standing, CarriedGroups):
+        require_same_weights(standing.question, weights)
+        return encode_grouped(standing, door, (parsed, request, rows), given.new_levels == "add")
     unknown = unknown_levels(encoding.coding, rows)
     if unknown and given.new_levels == "add":
         standing, door = with_levels(standing, door, {name: levels for name, (levels, _) in unknown.items()})
@@ -132,12 +136,14 @@ def read_given(standing: Carried, door: FormulaDoor | None, given: GivenRows) ->
     return standing, door, arrays_of(standing.question, arrays, found)
 
 
-def _described(found: Result, morning: Carried, door: FormulaDoor | None, given: GivenRows | None) -> Result:
+def _described(found: Result, morning: Standing, door: FormulaDoor | None, given: GivenRows | None) -> Result:
     """An answer with what it was asked of, and in the words of its formula if there is one."""
-    assert isinstance(found.standing, Carried)
-    found = replace(found, standing=replace(found.standing, morning=replace(morning, morning=None)))
+    if isinstance(found.standing, Carried) and isinstance(morning, Carried):
+        found = replace(found, standing=replace(found.standing, morning=replace(morning, morning=None)))
     if door is None:
         return found
+    if isinstance(morning, CarriedGroups):
+        found = with_effects_of(morning, door, found)
     if isinstance(morning.rows, OnDisk):
         # It has all rows, and these alone.
         kept = FitTable(None) if door.table is None else door.table
@@ -148,9 +154,15 @@ def _described(found: Result, morning: Carried, door: FormulaDoor | None, given:
     return described(door, found)
 
 
-def _new(standing: Carried, given: GivenRows) -> GivenRows:
+def _new(standing: Standing, given: GivenRows) -> GivenRows:
     """What is new of the rows that were given, and how they are to be read."""
-    return replace(given, rows=standing.rows.new_of(given.rows), missing=standing.rows.missing_of(given.missing))
+    held = _held(standing)
+    return replace(given, rows=held.new_of(given.rows), missing=held.missing_of(given.missing))
+
+
+def _held(standing: Standing) -> HeldRows:
+    """What holds its rows."""
+    return standing.rows.rows if isinstance(standing, CarriedGroups) else standing.rows
 
 
 def _with_table(door: FormulaDoor, given: GivenRows) -> FormulaDoor:

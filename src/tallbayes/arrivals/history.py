@@ -61,7 +61,7 @@ class Day:
             each.name: {part: (getattr(each, part).value, getattr(each, part).error) for part in PARTS}
             for each in known
         }
-        own: dict[str, Any] = {"rows": result.cost.num_data, "status": result.status.name, "coefficients": parts}
+        own: dict[str, Any] = {"rows": result.num_rows, "status": result.status.name, "coefficients": parts}
         spent = result.cost.evaluations + result.cost.setup_evaluations
         return cls(number=number, **own, evaluations=spent, seconds=result.cost.seconds, **beside)
 
@@ -244,8 +244,8 @@ def history(run: str | os.PathLike[str] | Sequence[Result]) -> History:
         )
     days = []
     for number, result in enumerate(results):
-        before = results[number - 1].cost.num_data if number else result.cost.num_data
-        change = result.cost.num_data - before
+        before = results[number - 1].num_rows if number else result.num_rows
+        change = result.num_rows - before
         days.append(Day.of(result, number, came=max(change, 0), withdrawn=max(-change, 0), foretold=told_of(result)))
     return History(tuple(days))
 

@@ -33,8 +33,8 @@ from tallbayes.setup.preparation import bind_rows
 def with_levels(standing: Carried, door: FormulaDoor, added: dict[str, list[Any]]) -> tuple[Carried, FormulaDoor]:
     """Room for these levels, by the column that they are of."""
     before = door.encoding
-    coding, where = _extended(before.coding, added)
-    encoding = _with_columns(before, coding, where)
+    coding, where = extended(before.coding, added)
+    encoding = with_columns(before, coding, where)
     rows = standing.rows
     if not isinstance(rows, Growing):
         shown = ", ".join(f"{column} {', '.join(map(repr, levels[:6]))}" for column, levels in added.items())
@@ -42,7 +42,7 @@ def with_levels(standing: Carried, door: FormulaDoor, added: dict[str, list[Any]
         got = f"{shown}, of a fit of a table on disk; nothing was added"
         raise DataError(explain("categories that the fit knows, or rows in memory", got, hint))
     arrays = jax.tree.map(lambda leaf: leaf[: rows.num_rows], rows.memory.arrays)
-    arrays = {**arrays, "codes": _moved(arrays, rows.num_rows, where, len(coding.indexed))}
+    arrays = {**arrays, "codes": moved_codes(arrays, rows.num_rows, where, len(coding.indexed))}
     model = _as_wide(door.remade(encoding, arrays), standing.question.model)
     bound = weighted(model) if standing.question.weights is not None else model
     target, start = bind_rows(bound, arrays)
@@ -65,7 +65,7 @@ def with_levels(standing: Carried, door: FormulaDoor, added: dict[str, list[Any]
     return after, replace(door, encoding=encoding)
 
 
-def _moved(arrays: Any, num_rows: int, where: np.ndarray, terms: int) -> np.ndarray:
+def moved_codes(arrays: Any, num_rows: int, where: np.ndarray, terms: int) -> np.ndarray:
     """The codes where coefficients stand now; of terms that had none before, the place of none."""
     known = arrays["codes"] if "codes" in arrays else np.empty((num_rows, 0), np.int32)
     codes = np.full((num_rows, terms), where[-1], np.int32)
@@ -73,7 +73,7 @@ def _moved(arrays: Any, num_rows: int, where: np.ndarray, terms: int) -> np.ndar
     return codes
 
 
-def _extended(coding: Coding, added: dict[str, list[Any]]) -> tuple[Coding, np.ndarray]:
+def extended(coding: Coding, added: dict[str, list[Any]]) -> tuple[Coding, np.ndarray]:
     """The coding with more levels, and where each coefficient of before stands now; the last place is that of none."""
     names, terms, categories = list(coding.names), list(coding.indexed), dict(coding.categories)
     _require_alone(coding, added)
@@ -131,7 +131,7 @@ def _named(names: list[str], term: IndexedTerm, before: Any, level: Any) -> str:
     return f"{head}{level}{tail}"
 
 
-def _with_columns(before: Encoding, coding: Coding, where: np.ndarray) -> Encoding:
+def with_columns(before: Encoding, coding: Coding, where: np.ndarray) -> Encoding:
     """Means and scales of levels are 0 and 1."""
     means, scales = np.zeros(len(coding.names)), np.ones(len(coding.names))
     means[where[:-1]], scales[where[:-1]] = before.means, before.scales

@@ -155,7 +155,7 @@ class RunDays:
                 result = before.without(str(file), **asked)
             else:
                 result = before.update(str(file), new_levels=new_levels, foretell=_can_foretell(before), **asked)
-        change = result.cost.num_data - self.days[-1].rows
+        change = result.num_rows - self.days[-1].rows
         day = Day.of(
             result,
             len(self.days),
@@ -198,11 +198,12 @@ def replay(options: argparse.Namespace) -> int:
 
 
 def _can_foretell(result: Result) -> bool:
-    """Of a loss there is no law, of censored times no response that was seen, and rows with weights are several."""
+    """Of a loss there is no law, of censored times no response that was seen, rows with weights are several, and those
+    of a group are not foretold one by one."""
     from tallbayes.results.fitted import family_of
 
     family = family_of(result)
-    if getattr(result.question, "weights", None) is not None:
+    if getattr(result.question, "weights", None) is not None or result.factors:
         return False
     return family is not None and not family.pseudo and family.response != "survival" and result.posterior is not None
 

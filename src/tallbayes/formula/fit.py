@@ -26,7 +26,8 @@ from tallbayes.formula.coding import INTERCEPT
 from tallbayes.formula.design import build_design
 from tallbayes.formula.design_steps import Design
 from tallbayes.formula.encoding import Encoding
-from tallbayes.formula.groups.fit import GroupQuestion, fit_groups
+from tallbayes.formula.groups.design import GroupDesign
+from tallbayes.formula.groups.fit import GroupQuestion, by_size, fit_groups
 from tallbayes.formula.priors.stated import StatedPriors, family_priors, read_priors
 from tallbayes.formula.priors.words import design_notes, prior_note, usual_laws
 from tallbayes.formula.second import formula_text
@@ -144,7 +145,11 @@ def fit(
     kept = FitTable(table, weights, None if isinstance(offset, str) else offset)
     encoding = replace(design.encoding, offset=column)
     given = known, make, prior_scale, intercept_scale, chosen, priors, group_scale
-    return described(FormulaDoor(encoding, known.name, notes, kept, partial(_remade, *given)), result)
+    door = FormulaDoor(encoding, known.name, notes, kept, partial(_remade, *given))
+    if design.groups:
+        order = by_size(design.groups)
+        door = replace(door, grouped=partial(_asked_again, given, order), group_order=order)
+    return described(door, result)
 
 
 def _remade(
@@ -159,10 +164,20 @@ def _remade(
     rows: Any,
 ) -> Model:
     """The family's model for rows that were encoded otherwise."""
-    design = Design(rows, None, 0, encoding, ())
+    given = family, make, prior_scale, intercept_scale, chosen, priors, group_scale
+    return _asked_again(given, (), encoding, rows, ()).model
+
+
+def _asked_again(
+    given: tuple[Any, ...], order: tuple[int, ...], encoding: Encoding, rows: Any, groups: tuple[GroupDesign, ...]
+) -> GroupQuestion:
+    """The same of rows that were encoded otherwise, with their groups."""
+    family, make, prior_scale, intercept_scale, chosen, priors, group_scale = given
+    design = Design(rows, None, 0, encoding, (), groups)
     stated = read_priors(priors, design, unknown_extras(family, chosen, design))
     scales = coefficient_scales(prior_scale, design.names)
-    return make_model(family, make, design, scales, intercept_scale, chosen, stated, group_scale)
+    model = make_model(family, make, design, scales, intercept_scale, chosen, stated, group_scale)
+    return GroupQuestion(design, model, None, {}, group_scale, stated, order)
 
 
 def one_table(data: Any, table: Any) -> Any:

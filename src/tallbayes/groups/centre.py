@@ -104,6 +104,16 @@ def find_marginal_mode(target: Target, table: Table, start: Floats, executor: Ex
     )
 
 
+def follow_marginal_mode(
+    target: Target, table: Table, start: Floats, executor: Executor | None = None
+) -> MarginalCentre:
+    """The same from a start that is known to be near: on all groups, and no other modes are looked for."""
+    following = Following(target, table, executor)
+    here = _climb(following, start, CLOSE, None)
+    anchor = anchor_at(here, following.units_read / table.num_rows, table.num_rows)
+    return MarginalCentre(anchor, following.table, following.units_read, "")
+
+
 def _climb(following: Following, start: Floats, close: float, count: int | None) -> Expansion:
     def evaluate(vector: Floats) -> Expansion:
         return following(vector, count)

@@ -83,6 +83,28 @@ def _errors(target: Target, table: Table, anchor: Anchor, counts: tuple[int, ...
     ]
 
 
+def deviations(target: Target, table: Table, points: Floats) -> Floats:
+    """delta over all units of a table, at every point: a sum, to which those of other units are added."""
+    assert target.integrated is not None
+    nodes, length = target.integrated.nodes, jax.tree.leaves(table.rows["rows"])[0].shape[1]
+    counts = nodes, 2 * nodes + 1
+    most = max(FEWEST_UNITS, SAMPLE_NUMBERS // (length * counts[1] ** target.integrated.size))
+    size, found = min(table.capacity, 1 << (most.bit_length() - 1)), np.zeros(len(points))
+    with jax.enable_x64(True):
+        for start in range(0, table.num_rows, size):
+            rows = jax.tree.map(lambda leaf, start=start: leaf[start : start + size], table.rows)
+            units = min(table.num_rows - start, size)
+            total = np.asarray(compiled(_totals)((target, counts), rows, np.int32(units), points))
+            found += total[:, 1] - total[:, 0]
+            count_rows(units * len(points))
+    return found
+
+
+def error_by(delta: Floats) -> float:
+    """What nodes may be off by, in posterior sds, where delta is known at points of the Gaussian."""
+    return _with_margin(delta)
+
+
 def _with_margin(delta: Floats) -> float:
     """sd(delta) and two of its standard errors; not a number where an integral is none."""
     return float(np.std(delta, ddof=1) * (1 + 2 / np.sqrt(2 * (len(delta) - 1))))

@@ -100,13 +100,13 @@ class RowsInMemory:
 class Information:
     """What units need to know of their rows, summed over rows that come in parts: `found` is empty where it is nothing.
 
-    The weight of a row is that of all `rows`, or of a sample of them.
+    The weight of a row is that of all `rows`, or of a sample of them, unless it is given.
     """
 
-    def __init__(self, groups: Groups, rows: Any, count: int) -> None:
+    def __init__(self, groups: Groups, rows: Any, count: int, weight: float | None = None) -> None:
         self.found: dict[str, Floats] = {}
         if groups.weigh_rows is not None and groups.closed is None:
-            self.weight = groups.weigh_rows(rows)
+            self.weight = groups.weigh_rows(rows) if weight is None else weight
             self.sums = np.zeros((groups.size, groups.size, count))
             self.found["information"] = self.sums.transpose(2, 0, 1)
 

@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tallbayes.arrivals.days import head_of
+from tallbayes.arrivals.days import Standing, head_of
 from tallbayes.arrivals.disk.state import DayOnRecord, kept_of, read_state, standing_from, write_state
 from tallbayes.arrivals.disk.tables import OnDisk
 from tallbayes.arrivals.order import Order
@@ -44,9 +44,11 @@ def result_of(folder: Path, day: int) -> Path:
     return folder / "days" / f"{day:04d}.tallbayes"
 
 
-def settled_first(result: Result, standing: Carried) -> Result:
+def settled_first(result: Result, standing: Standing) -> Result:
     """A fit about a centre of its rows, from which a day's rows are enough; refused where there is none to be had."""
-    if not carries_on(standing.question, standing.target, standing.start, standing.search):
+    if not isinstance(standing, Carried) or not carries_on(
+        standing.question, standing.target, standing.start, standing.search
+    ):
         got = "several modes, a shrinkage prior, another method or very many coefficients"
         hint = "tallbayes fit of the table as it is now, for every day"
         raise InputError(explain("a posterior that sums about one centre tell, for a table on disk", got, hint))

@@ -8,7 +8,7 @@ their priors mean what they did. A category that was not there before is refused
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,18 @@ from tallbayes.rows.sources import Source, open_source
 @dataclass(frozen=True, eq=False)
 class FormulaDoor:
     """What the formula door knows of a fit: its encoding and family, what it has to say with every result, the table
-    that it was given, and how the model of another encoding is made."""
+    that it was given, and how the model of another encoding is made.
+
+    With groups, `grouped` makes what is asked of other rows' effects, and `group_order` are the terms with bars as they
+    stand in the model."""
 
     encoding: Encoding
     family: str
     notes: tuple[str, ...]
     table: FitTable | None
     remade: Callable[[Encoding, Any], Model]
+    grouped: Callable[[Encoding, Any, Any], Any] | None = None
+    group_order: tuple[int, ...] = ()
 
 
 def read_arriving(
@@ -106,12 +111,3 @@ def _require_stateless(parsed: Parsed) -> None:
     if set(functions) & STATEFUL:
         got = f"{parsed.left!r}, which learns from them"
         raise InputError(explain("a response that a row tells by itself, for rows that arrive", got, "a new column"))
-
-
-def without_groups(encoding: Encoding) -> Encoding:
-    """Refused where there are any: their units are not carried on."""
-    if encoding.groups:
-        bars = ", ".join(group.term.text for group in encoding.groups)
-        hint = "tb.fit of all rows, or the groups as a category without bars"
-        raise InputError(explain("a fit without effects of groups, for update and without", bars, hint))
-    return replace(encoding, groups=())

@@ -51,20 +51,25 @@ class GroupQuestion:
     options: Mapping[str, Any]
     scales: Any = 1.0
     stated: StatedPriors = StatedPriors({})
+    order: tuple[int, ...] | None = None
 
 
 def fit_groups(question: GroupQuestion) -> Result:
     """The result of a mixed model."""
     model, rows = mixed_model(question.design, question.model, question.scales, question.stated)
     result = estimate(model, rows, question.quantities, **question.options)
-    return with_factors(_factors(question, rows["y"]), result)
+    return with_factors(factors_beside(question, rows["y"]), result)
 
 
 def mixed_model(
-    design: Design, fixed: Model, scales: Any = 1.0, stated: StatedPriors | None = None
+    design: Design,
+    fixed: Model,
+    scales: Any = 1.0,
+    stated: StatedPriors | None = None,
+    order: tuple[int, ...] | None = None,
 ) -> tuple[Model, dict[str, Any]]:
     """A design's model with its effects by group, and the rows that it reads."""
-    groups = _by_size(design)
+    groups = _in_order(design, order)
     _require_few(groups[1:])
     known, unit = stated or StatedPriors({}), design.encoding.response_scale
     terms = tuple(_term(each, scales, place > 0, known, unit) for place, each in enumerate(groups))
@@ -83,10 +88,10 @@ def mixed_model(
     return model, rows
 
 
-def _factors(question: GroupQuestion, response: Any) -> Factors:
+def factors_beside(question: GroupQuestion, response: Any) -> Factors:
     """Those beside the first, whose effects stand after all other parameters."""
     design = question.design
-    groups = _by_size(design)
+    groups = _in_order(design, question.order)
     unit = design.encoding.response_scale
     terms = [_term(each, question.scales, place > 0, question.stated, unit) for place, each in enumerate(groups)]
     assert question.model.structure is not None
@@ -99,9 +104,13 @@ def _factors(question: GroupQuestion, response: Any) -> Factors:
     return Factors(tuple(crossed), spread_of(groups[0]), encoding.response_mean, encoding.response_scale)
 
 
-def _by_size(design: Design) -> list[GroupDesign]:
-    """The factor that is integrated first."""
-    return sorted(design.groups, key=lambda each: -len(each.levels))
+def by_size(groups: tuple[Any, ...]) -> tuple[int, ...]:
+    """Terms in the order of a model: the factor that is integrated first."""
+    return tuple(sorted(range(len(groups)), key=lambda place: -len(groups[place].levels)))
+
+
+def _in_order(design: Design, order: tuple[int, ...] | None) -> list[GroupDesign]:
+    return [design.groups[place] for place in order or by_size(design.groups)]
 
 
 def by_name(group: GroupDesign) -> str:

@@ -56,6 +56,27 @@ class GroupLevels:
         found = _among(self._sorted, _numbers(np.stack(places), self._counts))
         return np.where(np.all([place >= 0 for place in places], axis=0), found, np.int32(-1))
 
+    def joined(self, more: GroupLevels) -> tuple[GroupLevels, np.ndarray]:
+        """With groups that are new, and the place of each of these among all. Text that was in order stays so."""
+        values, places = [], []
+        for known, new in zip(self.values, more.values, strict=True):
+            together, own, theirs = _together(known, new)
+            values.append(together)
+            places.append((own, theirs))
+        counts = tuple(len(each) for each in values)
+        members = [
+            np.stack([place[side][column] for place, column in zip(places, part.members.T, strict=True)])
+            for side, part in enumerate((self, more))
+        ]
+        mine, others = (_numbers(each.astype(np.int64), counts) for each in members)
+        numbers, where = np.unique(np.concatenate([mine, others]), return_inverse=True)
+        parts = []
+        for count in counts[::-1]:
+            numbers, part = np.divmod(numbers, count)
+            parts.append(part)
+        found = np.stack(parts[::-1], axis=1).astype(np.int32)
+        return GroupLevels(self.by, tuple(values), found), where[: len(self)]
+
     @property
     def _counts(self) -> tuple[int, ...]:
         return tuple(len(values) for values in self.values)
@@ -105,14 +126,14 @@ class LevelCensus:
         if sum(each.shape[1] for each in self._found[1:]) > max(self._found[0].shape[1], PENDING):
             self._found = [_distinct(np.concatenate(self._found, axis=1))]
 
-    def levels(self) -> GroupLevels:
+    def levels(self, fewest: int = 2) -> GroupLevels:
         found = _distinct(np.concatenate(self._found, axis=1))
         values, members = [], []
         for name, column in zip(self.by, found, strict=True):
             distinct, places = np.unique(column, return_inverse=True)
             values.append(self._names(name, distinct))
             members.append(places.astype(np.int32))
-        if found.shape[1] < 2:
+        if found.shape[1] < fewest:
             got = f"{values[0][0]!r} in all rows"
             hint = "leave the term out: one group is no other than all rows"
             raise DataError(explain(f"at least two groups in {':'.join(self.by)!r}", got, hint))
@@ -125,6 +146,27 @@ class LevelCensus:
         if name in self._texts:
             return tuple(np.array(self._texts[name], object)[distinct].tolist())
         return tuple((distinct.astype(bool) if name in self._flags else distinct).tolist())
+
+
+def levels_of_rows(by: tuple[str, ...], table: Any) -> GroupLevels:
+    """The groups of some rows, be it one."""
+    census = LevelCensus(by)
+    census.add(table)
+    return census.levels(fewest=1)
+
+
+def _together(known: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray]:
+    """All values, in order where the known ones are, and where those of both stand among them."""
+    if isinstance(known[0], str) != isinstance(new[0], str):
+        was, got = ("text", "numbers") if isinstance(known[0], str) else ("whole numbers", "text")
+        raise DataError(explain(f"{was} as before", got, "convert the column"))
+    seen = set(known)
+    whole = [*known, *(each for each in new if each not in seen)]
+    if list(known) == sorted(known):
+        whole.sort()
+    place = {value: at for at, value in enumerate(whole)}
+    mine, theirs = (np.array([place[value] for value in values], np.int64) for values in (known, new))
+    return tuple(whole), mine, theirs
 
 
 def _numbers(places: np.ndarray, counts: Sequence[int]) -> np.ndarray:

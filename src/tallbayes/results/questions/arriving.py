@@ -30,7 +30,8 @@ class Arriving:
         `rows` are what the fit was given: a path, a frame or a dict of columns for a formula, arrays for a model or a
         family; so are `weights` and `offset`, which a fit that named columns for them finds by itself. Columns
         are standardised as they were, and a category that was not there before is refused, or with new_levels="add" has
-        a coefficient with its prior. Options are those of `extend`: a tolerance (the one so far if none), budgets, an
+        a coefficient with its prior; a group with an effect of its own is added, and a day changes its groups alone.
+        Options are those of `extend`: a tolerance (the one so far if none), budgets, an
         executor.
 
         With `foretell` the rows are held against what was foretold of them, for `tb.history`; that takes some seconds
