@@ -175,29 +175,6 @@ def test_idle_workers_run_ahead_within_what_is_likely_and_that_is_used_by_the_ne
     assert this.rest() == 2 * 2**2
 
 
-def begun(executor: Virtual) -> list[int]:
-    return [level for level, _ in dict.fromkeys(executor.submitted)]
-
-
-def test_long_blocks_that_are_sure_to_be_wanted_go_before_short_ones_that_are():
-    """Of level 3, eight times as long as level 0, 9 more will be wanted: with much to do they wait, with little
-    they begin at once. The control is where nothing is foretold."""
-    outlook = Foretold([0.0, 0.0, 0.0, 10.0], (0.0, 0.0, 0.0, 10.0))
-    first, orders = [(level, range(1)) for level in range(4)], {}
-    for number, told in ((40, outlook), (40_000, outlook), (40, None)):
-        executor = Virtual(4, lambda level, index, attempt: 2.0**level)
-        this = dispatcher(executor, late=np.inf)
-        list(this.collect(first))
-        before = len(begun(executor))
-        handed = this.collect([(0, range(1, number))], told)
-        for _ in range(20):
-            next(handed)
-        orders[number, told] = begun(executor)[before:]
-    assert orders[40, outlook][:9] == [3] * 9
-    assert 3 not in orders[40_000, outlook]
-    assert 3 not in orders[40, None]
-
-
 class Together(Virtual):
     """Workers to which several blocks travel at once; those of a journey are done one after the other."""
 
