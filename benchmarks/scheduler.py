@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.estimator import adaptive as multilevel
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Tolerances
 from tallbayes.estimator.levels import BLOCK_PATHS, CUT_PATHS, Levels, paths_of_blocks, sample_level
@@ -111,12 +110,19 @@ class Cluster:
             heapq.heappush(self._events, (end, self._number, worker, (future, task, arguments)))
 
 
+class OnlyWanted(Dispatcher):
+    """Nothing runs ahead."""
+
+    def collect(self, wanted: Any, outlook: Any = None, deadline: float = np.inf) -> Iterator[tuple[int, Any]]:
+        return super().collect(wanted, None, deadline)
+
+
 class LevelByLevel(Dispatcher):
     """As it was: a barrier at the end of each level and each round."""
 
-    def collect(self, wanted: Any, likely: Any = (), deadline: float = np.inf) -> Iterator[tuple[int, Any]]:
+    def collect(self, wanted: Any, outlook: Any = None, deadline: float = np.inf) -> Iterator[tuple[int, Any]]:
         for each in wanted:
-            yield from super().collect([each], (), deadline)
+            yield from super().collect([each], None, deadline)
 
 
 def mean_of(level: int) -> float:
@@ -198,26 +204,12 @@ def timed(problem: Any, level: int) -> tuple[float, float]:
     return round(time.perf_counter() - started, 4), time.process_time() - busy
 
 
-@contextmanager
-def replaced(name: str, value: Any) -> Iterator[None]:
-    before = getattr(multilevel, name)
-    setattr(multilevel, name, value)
-    try:
-        yield
-    finally:
-        setattr(multilevel, name, before)
-
-
-def nothing_likely(run: Run, num_levels: int) -> np.ndarray:
-    return np.zeros(0)
-
-
 POLICIES = {
-    "both": (partial(Dispatcher), multilevel.likely_blocks),
-    "only running ahead": (partial(Dispatcher, late=np.inf), multilevel.likely_blocks),
-    "only re-issue": (partial(Dispatcher), nothing_likely),
-    "neither": (partial(Dispatcher, late=np.inf), nothing_likely),
-    "level by level": (partial(LevelByLevel, late=np.inf), nothing_likely),
+    "both": Dispatcher,
+    "only running ahead": partial(Dispatcher, late=np.inf),
+    "only re-issue": OnlyWanted,
+    "neither": partial(OnlyWanted, late=np.inf),
+    "level by level": partial(LevelByLevel, late=np.inf),
 }
 
 
@@ -226,15 +218,13 @@ def simulate(
 ) -> dict[str, Any]:
     """One run from the first pilot to the answer, in virtual time."""
     cluster = Cluster(workers, measured.seconds, seed)
-    dispatch, likely = POLICIES[policy]
     problem = MadeUp(seed, mean=mean_of, cost=measured.evaluations, paths=measured.paths)
     goal = Tolerances("absolute_tolerance", (tolerance,), (1,))
     run = Run(problem, made_up_estimands(), cluster, lambda _: None, goal, Budget(max_levels=max_levels))
     run.contraction = Contraction(0.1, 0.1, 1.0)
-    run.dispatch = partial(dispatch, wait=cluster.wait, clock=cluster.clock)
+    run.dispatch = partial(POLICIES[policy], wait=cluster.wait, clock=cluster.clock)
     started = time.process_time()
-    with replaced("likely_blocks", likely):
-        status, final = run_multilevel(run)
+    status, final = run_multilevel(run)
     blocks = [level.samples // measured.paths(number) for number, level in enumerate(run.levels)]
     useful = sum(number * measured.seconds(level) for level, number in enumerate(blocks))
     return {

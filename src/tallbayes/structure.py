@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -59,7 +60,7 @@ class Structure:
         names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
         return cls.container("dict", [(name, cls.of(leaf)) for name, (_, leaf) in zip(names, leaves, strict=True)])
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of scalars in the flat vector."""
         if self.kind == "leaf":
@@ -89,9 +90,11 @@ class Structure:
 
     def labels(self, prefix: str) -> Iterator[str]:
         """A name for every scalar, in flat order."""
-        if self.kind == "leaf":
+        if self.kind == "leaf" and not self.shape:
+            yield prefix
+        elif self.kind == "leaf":
             for index in np.ndindex(self.shape):
-                yield prefix + (f"[{','.join(map(str, index))}]" if index else "")
+                yield f"{prefix}[{','.join(map(str, index))}]"
         for key, child in zip(self.keys, self.children, strict=True):
             name = f"{prefix}.{key}" if self.kind == "dict" else f"{prefix}[{key}]"
             yield from child.labels(name)

@@ -12,7 +12,7 @@ import tallbayes as tb
 from tallbayes.anchor.gaussian_level import laplace_level
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.anchor.probe import Probe
-from tallbayes.anchor.probing import make_probe
+from tallbayes.anchor.probing import RADII, STANDS, make_probe, read_by_all_rows
 from tallbayes.estimator.estimates import Status
 from tallbayes.estimator.run import gaussian_summary
 from tallbayes.estimator.tails import coupled
@@ -42,6 +42,35 @@ def probed(model, rows, quantities=None):
     anchor = find_anchor(target, table, start)
     probe = make_probe(target, table, anchor, None)
     return probe, tails_of(target, make_estimands(quantities, target, anchor), anchor, None, probe)
+
+
+def cancelling(sign):
+    """Rows a_i log(1 + theta^2) whose a_i add up to 0 beside a prior N(0, 1): that alone is the posterior."""
+    model = tb.Model(
+        lambda theta: -0.5 * theta**2, lambda theta, row: sign * row["a"] * jnp.log1p(theta**2), 0.0, log_concave=False
+    )
+    rows = {"a": np.random.default_rng(0).permutation(np.repeat([1.0, -1.0], 2_500))}
+    arrays = check_rows(rows)
+    target, start = bind(model, jax.tree.map(lambda leaf: leaf[0], arrays))
+    table = make_table(arrays, "float64", shuffle=True)
+    return target, table, find_anchor(target, table, start)
+
+
+def test_rows_that_all_but_cancel_are_all_read_before_a_tail_is_called_endless():
+    """Of 1,024 of them the density rises far out, with one of the signs; of all it is a Gaussian's."""
+    risen = 0
+    for sign in (1, -1):
+        target, table, anchor = cancelling(sign)
+        sampled = make_probe(target, table, anchor, None)
+        known = read_by_all_rows(sampled, target, table, anchor, None)
+        estimands = make_estimands(None, target, anchor)
+        risen += bool(np.any(tails_of(target, estimands, anchor, None, sampled).endless))
+        doubtful = ~(sampled.ray_log_ratio - RADII**2 / 2 < STANDS)
+        np.testing.assert_allclose(known.ray_log_ratio[doubtful], 0.0, atol=1e-6)
+        assert known.rows_read == sampled.rows_read + (1 + doubtful.sum()) * 5_000 * doubtful.any()
+        assert not np.any(tails_of(target, estimands, anchor, None, known).endless)
+    # The control: without all rows one of the two is called endless.
+    assert risen == 1
 
 
 def test_coupled_samples_with_weights():

@@ -123,6 +123,19 @@ def test_levels_are_read_again_from_the_words_of_a_method(laddered: tb.Result) -
         again.read_parts("Anchored(__import__('os'), Exponential(), Antithetic(), Ladder(1.0))")
 
 
+def test_a_gradient_of_all_rows_is_read_again(laddered: tb.Result) -> None:
+    """Its batch size is told, and is none that could be given."""
+    _, dynamics, coupling, ladder = again.read_parts(laddered.method)
+    words = f"Anchored({tb.Full()!r}, {dynamics!r}, {coupling!r}, {ladder!r})"
+    assert again.read_parts(words)[0] == tb.Full()
+    made = again.levels_again(replace(laddered, method=words))
+    assert made is not None
+    assert made.batch_size == 0
+    assert np.all(np.isfinite(made.sample(0, 0).fine.mean))
+    with pytest.raises(ValueError, match="batch_size=8"):
+        again.read_parts(words.replace("batch_size=None", "batch_size=8"))
+
+
 # Weights whose largest is far beyond the others.
 
 

@@ -16,6 +16,7 @@ import pytest
 from tallbayes.threads import num_cores
 from tallbayes.workers.dispatch import SHARES, Dispatcher, ahead, first_arrival, rank
 from tallbayes.workers.executors import capacity_of, runs_elsewhere
+from tallbayes.workers.outlook import Ahead
 
 
 class Virtual:
@@ -128,7 +129,7 @@ def test_control_without_a_second_copy_the_late_block_is_waited_for():
 def test_a_level_without_a_finished_block_is_judged_by_its_price():
     executor = Virtual(8, lambda level, index, attempt: 1000.0 if (level, attempt) == (1, 0) else 1.0)
     list(dispatcher(executor).collect([(0, range(8)), (1, range(1))]))
-    assert executor.submitted.count((1, 0)) == 2
+    assert 2 <= executor.submitted.count((1, 0)) <= 4
 
 
 def test_workers_that_join_and_leave_are_taken_into_account():
@@ -142,13 +143,30 @@ def test_workers_that_join_and_leave_are_taken_into_account():
     assert max(most[140:]) <= 2
 
 
+class Foretold:
+    """An outlook that does not change."""
+
+    def __init__(self, likely: list[float], sure: tuple[float, ...] = ()) -> None:
+        self.told, self.seen = Ahead(sure, likely), []
+
+    def saw(self, level: int, result: Any) -> None:
+        self.seen.append((level, result))
+
+    def ahead(self) -> Ahead:
+        return self.told
+
+
 def test_idle_workers_run_ahead_within_what_is_likely_and_that_is_used_by_the_next_round():
     executor = Virtual(10, lambda level, index, attempt: 5.0 if (level, index) == (0, 0) else 1.0)
     this = dispatcher(executor, late=np.inf)
-    first = list(this.collect([(0, range(2)), (1, range(2))], [20.0, 6.0, 0.0]))
+    outlook = Foretold([20.0, 6.0, 0.0])
+    first = list(this.collect([(0, range(2)), (1, range(2))], outlook))
     assert sorted((level, index) for level, (_, _, index) in first) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     issued = set(executor.submitted)
     assert issued == {(0, k) for k in range(20)} | {(1, k) for k in range(6)} | {(2, 0), (2, 1)}
+    # It learns from blocks as they come, wanted or not: the last to come is the first that was issued.
+    assert {(level, index) for level, (_, _, index) in outlook.seen} == issued
+    assert outlook.seen[-1][1][2] == 0
     before = executor.now
     second = list(this.collect([(0, range(2, 20)), (1, range(2, 6))]))
     assert len(second) == 22
@@ -210,7 +228,7 @@ def test_a_journey_that_is_late_is_made_again_block_by_block():
 def test_what_has_arrived_is_kept_from_one_time_to_the_next():
     executor = Virtual(10, lambda level, index, attempt: 5.0 if (level, index) == (0, 0) else 1.0)
     this = dispatcher(executor, late=np.inf)
-    list(this.collect([(0, range(2))], [20.0]))
+    list(this.collect([(0, range(2))], Foretold([20.0])))
     assert this.rest() == 18
     assert len(list(this.collect([(0, range(2, 20))]))) == 18
     assert max(Counter(executor.submitted).values()) == 1
@@ -253,7 +271,7 @@ def test_what_arrives_while_others_are_called_back_is_kept():
 def test_control_what_was_under_way_is_issued_again():
     executor = Virtual(10, lambda level, index, attempt: {0: 5.0, 7: 1.0 if attempt else 50.0}.get(index, 1.0))
     this = dispatcher(executor, late=np.inf)
-    list(this.collect([(0, range(2))], [20.0]))
+    list(this.collect([(0, range(2))], Foretold([20.0])))
     this.rest()
     assert len(list(this.collect([(0, range(2, 20))]))) == 18
     again = [index for (_, index), number in Counter(executor.submitted).items() if number > 1]
@@ -263,7 +281,7 @@ def test_control_what_was_under_way_is_issued_again():
 def test_threads_do_not_run_ahead():
     executor = Virtual(10)
     executor.elsewhere = False
-    list(dispatcher(executor).collect([(0, range(4))], []))
+    list(dispatcher(executor).collect([(0, range(4))]))
     assert len(executor.submitted) == 4
 
 
@@ -294,7 +312,7 @@ class AtOnce:
 def test_known_blocks_pass_without_recursion_and_are_not_read_ahead():
     executor = AtOnce()
     this = dispatcher(executor)
-    handed = list(this.collect([(0, range(20_000))], [1e6, 1e6]))
+    handed = list(this.collect([(0, range(20_000))], Foretold([1e6, 1e6])))
     assert len(handed) == 20_000
     # One block by level is enough to see that the next ones are known too.
     assert executor.number <= 20_000 + 4
@@ -330,10 +348,10 @@ def test_the_exception_of_a_task_is_raised_once_and_nothing_is_left():
 def test_a_block_that_fails_ahead_is_told_only_when_it_is_wanted():
     executor = Virtual(20)
     this = dispatcher(executor, failing)
-    assert len(list(this.collect([(0, range(2))], [10.0]))) == 2
-    assert len(list(this.collect([(0, range(2, 5))], [10.0]))) == 3
+    assert len(list(this.collect([(0, range(2))], Foretold([10.0])))) == 2
+    assert len(list(this.collect([(0, range(2, 5))], Foretold([10.0])))) == 3
     with pytest.raises(ValueError, match="block 7"):
-        list(this.collect([(0, range(5, 10))], [10.0]))
+        list(this.collect([(0, range(5, 10))], Foretold([10.0])))
 
 
 def test_a_cancelled_block_is_told_too():

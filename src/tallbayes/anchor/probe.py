@@ -30,6 +30,7 @@ class Probe:
     ray_log_ratio: Floats
     noise: Floats
     rows_read: int
+    is_of_all_rows: bool = True
 
     def weights(self) -> tuple[Floats, Floats]:
         """Of every point, for the posterior and for the Gaussian; each adds up to 1."""

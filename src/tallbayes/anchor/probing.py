@@ -19,15 +19,17 @@ covariance of one place's remainder, and so that of any batch,
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
+from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.importance import in_float64
 from tallbayes.anchor.probe import Probe
-from tallbayes.anchor.sums import density_terms, third_of_density
+from tallbayes.anchor.sums import Curvature, density_terms, third_of_density
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
@@ -35,6 +37,7 @@ from tallbayes.programs.compilation import compiled
 from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import TILE_ROWS, Table
+from tallbayes.workers.executors import Executor
 
 MOST_ROWS = 1024
 # Of groups, which take as much as hundreds of rows.
@@ -43,6 +46,8 @@ PLAIN_DRAWS, DRAWS_A_DIRECTION = 96, 8
 STRETCHES, STRETCH_WEIGHTS = (2.0, 4.0, 12.0), (0.3, 0.2, 0.1)
 MOST_DIRECTIONS, MOST_RAYS = 16, 8
 RADII = 8.0 * 2.0 ** (np.arange(5) / 2)
+# Of log densities on rays, less than at the centre: a Gaussian's is -32 at the first of the radii.
+STANDS = -24.0
 NOISE_PAIRS = 4
 TOGETHER = 16
 
@@ -75,7 +80,27 @@ def make_probe(target: Target, table: Table, anchor: Anchor, listing: Listing | 
         ray_log_ratio=rho[k:].reshape(rays.shape[:2]),
         noise=np.nan_to_num(anchor.whitening.T @ noise @ anchor.whitening),
         rows_read=count * (len(everywhere) + len(pairs) * 2),
+        is_of_all_rows=count == table.num_rows,
     )
+
+
+def read_by_all_rows(probe: Probe, target: Target, table: Table, anchor: Anchor, executor: Executor | None) -> Probe:
+    """The same, but that the density is of all rows where those that were read let it stand far out, a pass a point.
+
+    Where the terms of rows all but cancel, a sample of them says nothing: it may rise by hundreds where all of them
+    together fall by as much.
+    """
+    log_density = probe.ray_log_ratio - RADII**2 / 2
+    doubtful = np.argwhere(~(log_density < STANDS))
+    if target.log_concave or not len(doubtful) or probe.is_of_all_rows:
+        return probe
+    here = expand(target, table, anchor.mode, executor, curvature=Curvature.NONE).value
+    ratio = probe.ray_log_ratio.copy()
+    for ray, radius in doubtful:
+        there = anchor.mode + anchor.displacements(probe.rays[ray, radius][None])[0]
+        value = expand(target, table, there, executor, curvature=Curvature.NONE).value
+        ratio[ray, radius] = value - here + RADII[radius] ** 2 / 2
+    return replace(probe, ray_log_ratio=ratio, rows_read=probe.rows_read + (1 + len(doubtful)) * table.num_rows)
 
 
 def _beside_what_is_known(anchor: Anchor, points: Floats, rest: Floats, slope: Floats) -> tuple[Floats, Floats]:

@@ -237,7 +237,7 @@ def weigh_rows(
     level = aside(laplace_level, target, estimands.observables, anchor, estimands.jump, asked.seed, table.units)
     source = DrawnRows(DrawGround(target, table, anchor, estimands.observables, proposal), executor)
     parts = source, proposal, estimands, level, goal, asked.budget, report
-    if _has_endless_tails(prepared, estimands):
+    if _has_endless_tails(prepared, estimands, executor):
         return HandedOver("weights: the tails of a quantity have no end")
     begin("sampling")
     weighing = Weighing(*parts, _most_rows(prepared), standing_bias=prepared.integral_error)
@@ -269,14 +269,14 @@ def _has_smooths(target: Target) -> bool:
     return target.parts is not None and bool(target.parts.smooths)
 
 
-def _has_endless_tails(prepared: Prepared, estimands: Estimands) -> bool:
+def _has_endless_tails(prepared: Prepared, estimands: Estimands, executor: Executor) -> bool:
     """Looked for in a model of one's own, and where a prior that was stated for a family's has heavy tails."""
     target = prepared.target
     is_family = target.predictor is not None or target.parts is not None
     if target.log_concave or (is_family and (target.parts is None or target.parts.moments == np.inf)):
         return False
     begin("tails")
-    probed = aside(with_probe, prepared)
+    probed = aside(with_probe, prepared, executor)
     if probed.probe is None:
         return False
     parts = prepared.target, estimands, prepared.anchor, prepared.table.units

@@ -9,8 +9,8 @@ rates         alpha, beta, gamma, contraction, and whether levels telescope
 tails         a variance that no sample can hide
 decisions     what tuning has settled
 tuning        h_0, n, T and windows by short pilots
-foresight     what a run is likely to take, for workers that are idle
 run           levels that only grow, and what they say at one moment
+foresight     what a run is likely to take, by all that has arrived, for workers that are idle
 adaptive      pilots, allocation, bias, and when to stop
 randomised    fixed low levels and a random tail: unbiased
 made_up       levels whose law is chosen, to study all of this without a path

@@ -14,9 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from tallbayes.estimator.allocation import bias_terms, optimal_samples
+from tallbayes.estimator.allocation import bias_terms, optimal_samples, samples_to_resolve
 from tallbayes.estimator.estimates import Status, t_quantile
-from tallbayes.estimator.foresight import PILOT_PATHS, Prospect, Seen
+from tallbayes.estimator.foresight import PILOT_PATHS, Arrived
 from tallbayes.estimator.levels import BLOCK_PATHS, LevelBlock, sample_contraction, sample_level
 from tallbayes.estimator.rates import contraction_of, variance_decay
 from tallbayes.estimator.run import Assessment, LevelState, Run, assess, consistent, trouble
@@ -24,7 +24,7 @@ from tallbayes.moments import Floats
 from tallbayes.progress import SAMPLING, Progress
 from tallbayes.watch import OutOfTime, aside, begin, current, look, passed
 from tallbayes.workers.dispatch import Dispatcher
-from tallbayes.workers.executors import capacity_of, in_order, runs_elsewhere
+from tallbayes.workers.executors import in_order, runs_elsewhere
 
 GROWTH = 4
 LEAST_FREEDOM = 10.0
@@ -84,14 +84,15 @@ def _rounds(run: Run, dispatcher: Dispatcher, patience: float) -> Status | None:
     status = _judge_contraction(run)
     have = [level.samples for level in run.levels] + [0] * (3 - len(run.levels))
     targets = [max(PILOT_PATHS, samples) for samples in have]
-    filled = _fill(run, targets, dispatcher, status is None)
+    outlook = Arrived(run, len(targets)) if status is None and runs_elsewhere(run.executor) else None
+    filled = _fill(run, targets, dispatcher, outlook)
     status = status or filled or trouble(run)
     while status is None:
         status, targets = _decide(run)
         if status is None and _foreseen(run, targets) > patience:
             break
         if status is None:
-            status = _fill(run, targets, dispatcher, True) or trouble(run)
+            status = _fill(run, targets, dispatcher, outlook) or trouble(run)
     return status
 
 
@@ -130,7 +131,7 @@ def heavy_draws(run: Run) -> np.ndarray:
     then a part of that number itself.
     """
     if run.laplace is None:
-        return np.zeros(len(run.estimands.labels()), bool)
+        return np.zeros(run.estimands.size, bool)
     kurtosis, draws = run.estimands.observed(run.laplace.kurtosis), run.laplace.draws
     # Not a number where draws were not finite.
     single = ~(kurtosis <= draws / HEAVY_PART) if draws >= HEAVY_DRAWS else np.zeros(kurtosis.shape, bool)
@@ -161,7 +162,7 @@ def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | Non
     by_both = bias_terms(np.abs(now.summary.mean) + 2 * error, run.rho)
     if np.any(by_both > share):
         if np.all(by_mean <= share):
-            resolved = _samples_to_resolve(samples, by_mean, by_both, share)
+            resolved = samples_to_resolve(samples, by_mean, by_both, share)
             price = np.sum((resolved - samples) * run.costs)
             if price <= _pilot_cost(run) or len(run.levels) >= run.budget.max_levels:
                 return None, whole_blocks(run, np.minimum(resolved, GROWTH * samples))
@@ -175,15 +176,6 @@ def _decide_bias(run: Run, now: Assessment, share: Floats) -> tuple[Status | Non
         samples[level] *= 2
         return None, whole_blocks(run, samples)
     return Status.converged, []
-
-
-def _samples_to_resolve(samples: Floats, by_mean: Floats, by_both: Floats, share: Floats) -> Floats:
-    """Samples that shrink the levels' errors until what they speak for fits the share of the bias."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where(by_both > share, ((by_both - by_mean) / (share - by_mean)) ** 2, 1.0)
-    resolved = samples.copy()
-    resolved[-len(by_both) :] *= np.maximum(factor.max(axis=1), 1.0)
-    return resolved
 
 
 def _add_level(run: Run, now: Assessment) -> tuple[Status | None, list[int]]:
@@ -220,7 +212,7 @@ def _measure_contraction(run: Run) -> None:
 def fill(run: Run, targets: list[int]) -> Status | None:
     """Bring every level to its target, block by block; stop at a completed prefix where the budget ends."""
     with _dispatching(run) as dispatcher:
-        return _fill(run, targets, dispatcher, False)
+        return _fill(run, targets, dispatcher, None)
 
 
 @contextmanager
@@ -239,13 +231,13 @@ def _dispatching(run: Run) -> Iterator[Dispatcher]:
         run.speculative += run.dispatcher.rest() - before
 
 
-def _fill(run: Run, targets: list[int], dispatcher: Dispatcher, goes_on: bool) -> Status | None:
+def _fill(run: Run, targets: list[int], dispatcher: Dispatcher, outlook: Arrived | None) -> Status | None:
     """The same; where the run goes on afterwards, idle workers elsewhere begin with what it is likely to want."""
     wanted, short = _affordable(run, targets)
-    runs_ahead = goes_on and short is None and runs_elsewhere(run.executor)
-    likely = likely_blocks(run, len(targets)).tolist() if runs_ahead else []
+    if outlook is not None:
+        outlook.num_levels = len(targets)
     watch = current()
-    for level, block in dispatcher.collect(wanted, likely, np.inf if watch is None else watch.end):
+    for level, block in dispatcher.collect(wanted, None if short else outlook, np.inf if watch is None else watch.end):
         _take(run, level, block)
         if len(run.levels) >= 3 and time.monotonic() - run.told > SECONDS_BETWEEN_REPORTS:
             tell(run, assess(run))
@@ -281,18 +273,6 @@ def _pilot_blocks(run: Run, level: int) -> int:
 
 def _block_cost(run: Run, level: int) -> int:
     return run.problem.block_paths(level) * run.problem.evaluations(level)
-
-
-def likely_blocks(run: Run, num_levels: int) -> Floats:
-    """Blocks by level of the whole run by what is known now."""
-    costs: Floats = np.array([run.problem.evaluations(level) for level in range(run.budget.max_levels)], float)
-    paths = run.block_paths(run.budget.max_levels)
-    prospect = Prospect(costs, paths, run.problem.variance_rate, run.budget.max_evaluations)
-    if len(run.levels) < 3:
-        return prospect.first_blocks(capacity_of(run.executor), num_levels)
-    now = assess(run)
-    seen = Seen(now.variance, now.summary.mean, run.samples, now.tolerance / np.sqrt(2), run.rho)
-    return prospect.likely_blocks(seen, num_levels)
 
 
 def _take(run: Run, level: int, block: LevelBlock) -> None:

@@ -59,6 +59,15 @@ def bias_terms(size: Floats, rho: float) -> Floats:
     return tail * rho**below * rho / (1 - rho)
 
 
+def samples_to_resolve(samples: Floats, by_mean: Floats, by_both: Floats, share: Floats) -> Floats:
+    """Samples that shrink the levels' errors until what they speak for fits the share of the bias."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(by_both > share, ((by_both - by_mean) / (share - by_mean)) ** 2, 1.0)
+    resolved = samples.copy()
+    resolved[-len(by_both) :] *= np.maximum(factor.max(axis=1), 1.0)
+    return resolved
+
+
 class SumErrors(NamedTuple):
     """Of a sum of levels, by component: its standard error, and a bound on the bias of the levels not taken."""
 

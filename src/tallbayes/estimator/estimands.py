@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -100,7 +101,13 @@ class Estimands:
         parts = np.split(flat, np.cumsum(sizes)[:-1], axis=-1)
         return {q.name: part for q, part in zip(self.quantities, parts, strict=True)}
 
+    @cached_property
+    def size(self) -> int:
+        """Components in all."""
+        return sum(quantity.structure.size for quantity in self.quantities)
+
     def labels(self) -> list[str]:
+        """The names of all components: of tens of thousands that takes a while."""
         return [label for q in self.quantities for label in q.structure.labels(q.name)]
 
     def observed(self, flat: np.ndarray) -> np.ndarray:

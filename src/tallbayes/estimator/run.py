@@ -173,7 +173,7 @@ class Run:
         """Components of parameters along which paths do not settle: nothing is asked of them, and nothing claimed."""
         slow = () if self.contraction is None else self.contraction.slow
         if not slow or self.touched is None:
-            return np.full(len(self.estimands.labels()), bool(slow))
+            return np.full(self.estimands.size, bool(slow))
         return self.touched(slow)
 
 

@@ -149,7 +149,7 @@ class Anchored:
             prepared = aside(with_listing, prepared, executor, folder)
         if one_mode and prepared.probe is None:
             begin("tails")
-            prepared = aside(with_probe, prepared)
+            prepared = aside(with_probe, prepared, executor)
         return prepared
 
     def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:

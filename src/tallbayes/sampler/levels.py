@@ -30,7 +30,7 @@ from tallbayes.sampler.gradients import Blend, Taylor, evaluations_per_step
 from tallbayes.sampler.inputs import LONG_SLAB_ROWS, Inputs, is_long_step, make_inputs
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.pairs import PHASES_OF_A_PAIR, PHASES_OF_A_REMAINDER, sample_pair, sample_remainder
-from tallbayes.sampler.paths import MOST_STOPS, PHASES, Plan, Schedule, sample_path
+from tallbayes.sampler.paths import PHASES, Plan, Schedule, most_stops, sample_path
 from tallbayes.sampler.randomness import phase_words
 from tallbayes.sampler.windows import PathEnd
 
@@ -218,7 +218,7 @@ class Problem:
                 farthest=float(np.sqrt(np.max(distance, initial=0.0))) if finite.all() else np.inf,
                 strained=float(strained.mean()),
                 evaluations=len(finite) * self.evaluations(level),
-                points=points.astype(np.float32),
+                points=points,
             )
 
     def fine_ends(self, level: int, block: int) -> Floats:
@@ -346,8 +346,8 @@ def _run_level(problem: Problem, schedule: Schedule, level: int, paths: np.ndarr
         words = phase_words(problem.seed, int(problem.stream), level, paths, phases=PHASES)
         ends = compiled(_level_block)(problem.plan, problem.inputs, schedule, words)
         stops = int(schedule.joint_stops or schedule.solo_stops)
-        ends = ends._replace(points=np.asarray(ends.points)[:, :stops])
-        return [np.asarray(part, np.float64) for part in ends]
+        kept = np.asarray(ends.points)[:, :stops].astype(np.float32)
+        return [kept if part is ends.points else np.asarray(part, np.float64) for part in ends]
 
 
 def program_digest(problem: Problem) -> str:
@@ -360,7 +360,7 @@ def program_digest(problem: Problem) -> str:
 
 def schedule_of(problem: Problem, level: int) -> Schedule:
     ladder = problem.ladder
-    stops, stride = ladder.stops(MOST_STOPS)
+    stops, stride = ladder.stops(most_stops(problem.dimension))
     return Schedule(
         solo_steps=np.int32(ladder.shift_steps(level)),
         joint_steps=np.int32(ladder.joint_steps(level)),

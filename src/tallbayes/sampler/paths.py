@@ -37,7 +37,8 @@ from tallbayes.sampler.randomness import normals, phase_key, words_per_normal
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
 from tallbayes.sampler.windows import PathEnd, Totals, control_end, path_end, plus
 
-MOST_STOPS = 8
+# Places where a path is kept: so many, or as many as have no more numbers in all.
+MOST_STOPS, MOST_KEPT = 8, 2**17
 # Solo, joint, and where the path starts.
 PHASES = 3
 
@@ -270,6 +271,15 @@ class Walk:
         return ends - dynamics.spread(self.schedule.fine) * last_noise(dynamics, last)
 
 
+def most_stops(dimension: int) -> int:
+    """How often a path is kept at the most; every program has room for as many.
+
+    >>> most_stops(10_000), most_stops(50_000)
+    (8, 2)
+    """
+    return int(np.clip(MOST_KEPT // dimension, 1, MOST_STOPS))
+
+
 def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array) -> PathEnd:
     """One sample of the level that the schedule describes; `words` are those of its phases."""
     walk, coupling = Walk(plan, inputs, schedule), plan.coupling
@@ -279,7 +289,7 @@ def sample_path(plan: Plan, inputs: Inputs, schedule: Schedule, words: jax.Array
     start = path_normals(start_key, size, dtype) if plan.laplace else jnp.zeros(size, dtype)
     nought = own_zero(words, dtype)
     zero = jnp.full(jax.eval_shape(walk.read, start).shape, nought)
-    notes = jnp.full((MOST_STOPS, 1 + coupling.num_coarse, d), nought)
+    notes = jnp.full((most_stops(d), 1 + coupling.num_coarse, d), nought)
 
     still = jnp.full(noises_of(plan.dynamics) * d, nought)
     y = jnp.full(size, nought) if plan.control else ()

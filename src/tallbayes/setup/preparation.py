@@ -13,7 +13,7 @@ from tallbayes.anchor.expansion import Survey, average, expand
 from tallbayes.anchor.importance import list_rows
 from tallbayes.anchor.mode import anchor_at, curvature_kept
 from tallbayes.anchor.probe import Probe
-from tallbayes.anchor.probing import make_probe
+from tallbayes.anchor.probing import make_probe, read_by_all_rows
 from tallbayes.anchor.recentring import anchor_on_average, find_mode_or_balance
 from tallbayes.anchor.sums import Curvature, can_average
 from tallbayes.anchor.wide.chains import expand_chain
@@ -294,9 +294,11 @@ def with_listing(prepared: Prepared, executor: Executor | None = None, folder: P
     return replace(prepared, listing=listing, setup_evaluations=spent)
 
 
-def with_probe(prepared: Prepared) -> Prepared:
+def with_probe(prepared: Prepared, executor: Executor | None = None) -> Prepared:
     """Look at the posterior where few paths go."""
     probe = make_probe(prepared.target, prepared.table, prepared.anchor, prepared.listing)
+    if probe is not None:
+        probe = read_by_all_rows(probe, prepared.target, prepared.table, prepared.anchor, executor)
     spent = prepared.setup_evaluations + (0 if probe is None else probe.rows_read)
     return replace(prepared, probe=probe, setup_evaluations=spent)
 

@@ -40,7 +40,7 @@ def make_estimands(
 
 def touched_by(target: Target, estimands: Estimands, mode: Floats, units: Any, slow: tuple[int, ...]) -> np.ndarray:
     """Which components hang on any of these places of theta: means and sds by the report's slope, functions all."""
-    touched = np.zeros(len(estimands.labels()), bool)
+    touched = np.zeros(estimands.size, bool)
     if not slow:
         return touched
     moves = (np.arange(target.dimension) == np.array(slow)[:, None]).astype(np.float64)

@@ -120,7 +120,7 @@ def _has_pole(read: Reader, components: Components, probe: Probe) -> np.ndarray:
     """Whether along some line within six sds the largest value grows without bound as one looks closer."""
     lines = probe.rays[: len(probe.rays) // 2, 0] / RADII[0]
     steps = np.linspace(-POLES_WITHIN, POLES_WITHIN, STEPS_ALONG)
-    found = np.zeros(len(read.estimands.labels()), bool)
+    found = np.zeros(read.estimands.size, bool)
     for line in lines:
         size = np.abs(components(read(steps[:, None] * line)[0]))
         for column in np.flatnonzero(~found)[:MOST_LOOKED_AT]:

@@ -4,8 +4,9 @@
     issued        what is late once more, what is wanted, what is likely to be wanted next, copies of what is awaited
 
 Copies of a block are equal to the bit, so the first to arrive counts. Where blocks run elsewhere, on machines of all
-speeds, the longest are issued first and no place stays empty. Threads of this process share its cores: a second copy,
-or a block that nobody asked for, would only delay the end, and there are none.
+speeds, the longest are issued first and no place stays empty: a block that is sure to be wanted goes before shorter
+ones that are wanted now, where all that is left would not outlast it by much. Threads of this process share its cores:
+a second copy, or a block that nobody asked for, would only delay the end, and there are none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from math import ceil
 from queue import Empty, SimpleQueue
@@ -25,10 +26,12 @@ import numpy as np
 from tallbayes.watch import passed
 from tallbayes.workers.executors import Executor, capacity_of, carries_several, runs_elsewhere, submit_all
 from tallbayes.workers.lines import Issue, Line
+from tallbayes.workers.outlook import NOTHING, Ahead, Outlook
 
 LATE, SOON = 2.0, 0.5
-MOST_COPIES = 6
-DOUBT = 1.0
+MOST_COPIES = 12
+# A worker may be a few times as slow as others, and what comes after the longest blocks takes its time too.
+OUTLAST = 8.0
 LONGEST_WAIT = 1.0
 QUEUED = 4
 # A task should be worth its journey, but there are several a worker while there can be.
@@ -78,27 +81,26 @@ class Dispatcher:
         self._journeys: Counter[int] = Counter()
         self._next_journey = 0
         self._copies: dict[tuple[int, int], list[Future[Any]]] = {}
+        self._outlook: Outlook | None = None
         self._held = 0
         self._block_bytes = 0
         self._beyond = 0
 
     def collect(
-        self, wanted: Wanted, likely: Sequence[float] = (), deadline: float = np.inf
+        self, wanted: Wanted, outlook: Outlook | None = None, deadline: float = np.inf
     ) -> Iterator[tuple[int, Any]]:
         """Hand over (level, result) of every wanted block, or of those that arrive in time, by deadline and watch.
 
         A level's blocks come in the order of their index, and its first one after the first of the level below.
-        `likely` are numbers of blocks by level that the whole run may take, in proportion.
         """
+        self._outlook = outlook
         for level, blocks in wanted:
             line = self._lines.setdefault(level, Line(blocks.start, blocks.start, blocks.start))
             line.end, line.known_ahead = blocks.stop, False
-        for level in range(len(likely)):
-            self._lines.setdefault(level, Line(0, 0, 0))
         self._sort()
         while True:
             self._receive(0.0)
-            self._issue(likely)
+            self._issue()
             ready = self._ready()
             if ready is not None:
                 yield ready, self._hand_over(ready)
@@ -188,31 +190,47 @@ class Dispatcher:
         line.took.append((self._clock() - issue.since) / issue.company)
         line.usual = median(line.took)
         self._held += 1
-        self._weigh(future)
+        if self._elsewhere and not future.cancelled() and future.exception() is None:
+            self._look_at(issue.level, future.result())
 
-    def _weigh(self, future: Future[Any]) -> None:
-        if self._elsewhere and not self._block_bytes and not future.cancelled() and future.exception() is None:
-            self._block_bytes = len(pickle.dumps(future.result()))
+    def _look_at(self, level: int, result: Any) -> None:
+        if not self._block_bytes:
+            self._block_bytes = len(pickle.dumps(result))
+        if self._outlook is not None:
+            self._outlook.saw(level, result)
 
-    def _issue(self, likely: Sequence[float]) -> None:
+    def _ahead(self) -> Ahead:
+        ahead = NOTHING if self._outlook is None else self._outlook.ahead()
+        for level in range(len(ahead.likely)):
+            if level not in self._lines:
+                self._lines[level] = Line(0, 0, 0)
+                self._sort()
+        return ahead
+
+    def _issue(self) -> None:
         """Fill the places, as long as what waits to be handed over stays within bounds."""
         while self._has_place():
             self._receive(0.0)
-            late = self._late_block()
-            level = self._wanted_level(likely) if late is None else None
+            # What waits to be wanted leaves room for what is.
+            ahead = self._ahead() if 2 * self._held < self._most() else NOTHING
+            missing = self._missing(ahead.sure)
+            left = self._seconds_left(missing)
+            late = self._late_block(ahead, left)
+            level = self._wanted_level(missing, left) if late is None else None
             if level is None and late is None:
                 # What waits beside a busy worker is only what is wanted: the rest would be in its way.
                 if self._elsewhere and len(self._journeys) >= capacity_of(self._executor):
                     return
-                level = self._likely_level(likely)
-                late = self._awaited_block() if level is None else None
+                level = self._more_of_sure(ahead)
+                late = self._awaited_block(ahead) if level is None else None
+                level = self._likely_level(ahead.likely) if level is None and late is None else level
             if late is not None:
                 self._submit(late[0], range(late[1], late[1] + 1))
                 continue
             if level is None:
                 return
             line = self._lines[level]
-            end = line.end if line.issued < line.end else likely[level]
+            end = line.end if line.issued < line.end else ahead.likely[level]
             blocks = line.next_blocks(self._company(line, end))
             line.known_ahead = self._submit(level, blocks)[-1].done() and blocks.stop > line.end
 
@@ -224,21 +242,44 @@ class Dispatcher:
         return max(1, int(min(enough, (end - line.issued) / (SHARES * capacity_of(self._executor)))))
 
     def _has_place(self) -> bool:
-        capacity = capacity_of(self._executor)
-        places = capacity + ahead(capacity) if self._elsewhere else QUEUED * capacity
-        most = max(2 * places, EARLY_BYTES // max(self._block_bytes, 1)) if self._elsewhere else places
         taken = len(self._journeys)
-        return taken == 0 or (taken < places and len(self._under_way) + self._held < most)
+        return taken == 0 or (taken < self._places() and len(self._under_way) + self._held < self._most())
 
-    def _wanted_level(self, likely: Sequence[float]) -> int | None:
-        """The level whose next block is wanted, or else will be for sure."""
-        for level, line in self._lines.items():
-            if line.issued < line.end:
+    def _places(self) -> int:
+        capacity = capacity_of(self._executor)
+        return capacity + ahead(capacity) if self._elsewhere else QUEUED * capacity
+
+    def _most(self) -> int:
+        """Blocks under way or held."""
+        places = self._places()
+        return max(2 * places, EARLY_BYTES // max(self._block_bytes, 1)) if self._elsewhere else places
+
+    def _missing(self, sure: Sequence[float]) -> dict[int, float]:
+        """Blocks by level that are wanted or sure to be, and yet to be issued; the longest first."""
+        ends = {level: float(line.end) for level, line in self._lines.items()}
+        for level, number in enumerate(sure):
+            if not self._lines[level].known_ahead:
+                ends[level] = max(ends[level], number)
+        return {
+            level: end - self._lines[level].issued for level, end in ends.items() if end > self._lines[level].issued
+        }
+
+    def _seconds_left(self, missing: Mapping[int, float]) -> float:
+        """How long these will keep all workers busy."""
+        return sum(self._usual(level) * number for level, number in missing.items()) / capacity_of(self._executor)
+
+    def _wanted_level(self, missing: Mapping[int, float], left: float) -> int | None:
+        """The level whose next block is wanted, or else will be for sure; first of all what takes long."""
+        for level in missing:
+            line = self._lines[level]
+            if line.issued < line.end or self._usual(level) * OUTLAST >= left:
                 return level
-        for level, line in self._lines.items():
-            if level < len(likely) and not line.known_ahead and line.issued < self._sure(line) * likely[level]:
-                return level
-        return None
+        return next(iter(missing), None)
+
+    def _more_of_sure(self, ahead: Ahead) -> int | None:
+        """The longest level that is sure to be, of which more is likely to be wanted."""
+        ends, lines = self._ends(ahead), self._lines.items()
+        return next((level for level, line in lines if line.issued < ends[level] and not line.known_ahead), None)
 
     def _likely_level(self, likely: Sequence[float]) -> int | None:
         """The level whose next block is likeliest to be wanted."""
@@ -247,15 +288,11 @@ class Dispatcher:
         best = min(ahead, key=ranks.__getitem__, default=None)
         return None if best is None or ranks[best] == np.inf else best
 
-    def _sure(self, line: Line) -> float:
-        """The part of what is likely that will be wanted: the more blocks a guess was made from, the larger."""
-        return max(0.0, 1 - doubt(line.handed))
-
-    def _late_block(self) -> tuple[int, int] | None:
-        """A wanted block that is late, in one copy, and would not be done before all that is yet to begin."""
+    def _late_block(self, ahead: Ahead, left: float) -> tuple[int, int] | None:
+        """A block that is wanted or sure to be and late, in one copy, and would outlast all that is yet to begin."""
         if not self._elsewhere:
             return None
-        now, left = self._clock(), self._seconds_left()
+        now, ends = self._clock(), self._ends(ahead)
         for level, line in self._lines.items():
             usual = self._usual(level)
             if usual < left:
@@ -263,45 +300,57 @@ class Dispatcher:
             for index, since in line.awaited.items():
                 if now < since + self._late * usual:
                     break
-                if index < line.end and len(self._copies[level, index]) == 1:
+                if index < ends[level] and len(self._copies[level, index]) == 1:
                     return level, index
         return None
 
-    def _awaited_block(self) -> tuple[int, int] | None:
-        """Where places would be idle: the block, of the longest under way, that has been for longest; few copies each.
+    def _awaited_block(self, ahead: Ahead) -> tuple[int, int] | None:
+        """Where places would be idle: the block, of the longest under way, that has been for longest; few copies each,
+        what is wanted now before what will be.
 
         A worker may be ten times as slow as another, and the first copy to arrive counts.
         """
         if not self._elsewhere or self._late == np.inf:
             return None
-        now = self._clock()
+        return self._worth_a_copy(self._ends(NOTHING)) or self._worth_a_copy(self._ends(ahead))
+
+    def _ends(self, ahead: Ahead) -> dict[int, float]:
+        """Up to where blocks are wanted, or likely to be of a level that is sure to come."""
+        ends = {level: float(line.end) for level, line in self._lines.items()}
+        for level, number in enumerate(ahead.sure):
+            if number > 0:
+                ends[level] = max(ends[level], ahead.likely[level])
+        return ends
+
+    def _worth_a_copy(self, ends: Mapping[int, float]) -> tuple[int, int] | None:
+        now, soon = self._clock(), self._soon()
         for level, line in self._lines.items():
-            patience = SOON * self._usual(level)
+            patience = soon * self._usual(level)
             for index, since in line.awaited.items():
                 if now < since + patience:
                     break
                 copies = self._copies[level, index]
-                if len(copies) < MOST_COPIES and now >= since + len(copies) * patience and not copies[-1].done():
+                few = len(copies) < MOST_COPIES and now >= since + len(copies) * patience
+                if index < ends[level] and few and not copies[-1].done():
                     return level, index
         return None
+
+    def _soon(self) -> float:
+        """When a copy is worth a place, in what a block usually takes: sooner where over half of them are empty."""
+        return SOON * min(1.0, 2 * len(self._journeys) / capacity_of(self._executor))
 
     def _soonest_late(self) -> float:
         """When the next block will be late, where there is a place for a copy."""
         if not self._elsewhere or self._late == np.inf or len(self._journeys) >= capacity_of(self._executor):
             return np.inf
-        now, soonest = self._clock(), np.inf
+        now, soon, soonest, ends = self._clock(), self._soon(), np.inf, self._ends(self._ahead())
         for level, line in self._lines.items():
-            patience = SOON * self._usual(level)
+            patience = soon * self._usual(level)
             for index, since in line.awaited.items():
                 copies = len(self._copies[level, index])
-                if copies < MOST_COPIES:
+                if index < ends[level] and copies < MOST_COPIES:
                     soonest = min(soonest, max(now, since + copies * patience))
         return soonest
-
-    def _seconds_left(self) -> float:
-        """How long what is wanted and not yet issued will keep all workers busy."""
-        left = ((self._usual(l), line.end - line.issued) for l, line in self._lines.items() if line.end > line.issued)
-        return sum(usual * number for usual, number in left) / capacity_of(self._executor)
 
     def _usual(self, level: int) -> float:
         """Seconds that a block of this level takes; by its price, where none has arrived but of other levels."""
@@ -335,15 +384,6 @@ def ahead(workers: int) -> int:
     (1, 2, 8, 500)
     """
     return max(min(workers, 8), ceil(workers / 2))
-
-
-def doubt(blocks: int) -> float:
-    """How far off, as a part of it, a number may be that was foreseen from so many blocks.
-
-    >>> doubt(0), doubt(4), doubt(1600)
-    (1.0, 0.5, 0.025)
-    """
-    return DOUBT / blocks**0.5 if blocks else 1.0
 
 
 def rank(index: int, likely: float, first_look: int = FIRST_LOOK) -> float:

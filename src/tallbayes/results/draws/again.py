@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from math import inf
 from typing import Any
 
@@ -65,5 +65,15 @@ def _read(node: ast.expr) -> Any:
         return PARTS[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PARTS:
         named = {each.arg: _read(each.value) for each in node.keywords if each.arg is not None}
-        return PARTS[node.func.id](*(_read(each) for each in node.args), **named)
+        return _made(PARTS[node.func.id], [_read(each) for each in node.args], named)
     return ast.literal_eval(node)
+
+
+def _made(part: Any, values: list[Any], named: dict[str, Any]) -> Any:
+    """A part tells all of its fields, also those that nobody chooses: Full(batch_size=None)."""
+    fixed = {each.name for each in fields(part) if not each.init} if is_dataclass(part) else set()
+    made = part(*values, **{name: value for name, value in named.items() if name not in fixed})
+    for name in fixed & named.keys():
+        if getattr(made, name) != named[name]:
+            raise ValueError(f"{name}={named[name]!r}")
+    return made
