@@ -118,7 +118,8 @@ def follow(folder: Path, num_rows: int, num_days: int, day: int) -> dict[str, An
         result, cost = measured(lambda file=file, result=result: result.update(file))
         times.append({**cost, "rows": result.cost.evaluations + result.cost.setup_evaluations})
         passes += any("passes over all of them" in note for note in result.notes)
-    keep(folder / "run", replace(result, standing=replace(result.standing.settled(None), morning=None)))
+    (folder / "run").mkdir()
+    keep(folder / "run", replace(result, standing=replace(result.standing.settled(None), morning=None, came=None)))
     settings = {"formula": FORMULA, "family": "logistic"}
     _, again = measured(lambda: gone_on(folder / "run", settings, num_days))
     _, gone = measured(lambda: result.without(folder / f"{num_days // 2}.parquet"))
