@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import tallbayes as tb
-from tallbayes.arrivals.groups.rows import Arrived, GroupedRows
+from tallbayes.arrivals.groups.rows import ArrivedRows, GroupedRows
 from tallbayes.formula.groups.levels import GroupLevels
 
 
 def arrived(names, y):
-    return Arrived({"y": np.asarray(y, np.float64)}, np.array(names))
+    return ArrivedRows({"y": np.asarray(y, np.float64)}, np.array(names))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallbayes.arrivals.groups.rows import Arrived, GroupedRows
+from tallbayes.arrivals.groups.rows import ArrivedRows, GroupedRows
 from tallbayes.arrivals.groups.standing import CarriedGroups
 from tallbayes.errors import DataError, InputError, explain
 from tallbayes.estimation.question import Question
@@ -37,7 +37,7 @@ def begun_of_groups(question: Question, result: Result) -> CarriedGroups:
     return CarriedGroups(replace(question, model=model), target, start, "", rows, weight_of(model, arrived), search)
 
 
-def begun_model(model: Model, arrived: Arrived) -> tuple[Model, Any]:
+def begun_model(model: Model, arrived: ArrivedRows) -> tuple[Model, Any]:
     """With start values that no later row decides; and the first row, as data."""
     assert model.groups is not None
     arrays = {name: each[:1] for name, each in arrived.arrays.items() if name != WEIGHT}
@@ -46,7 +46,7 @@ def begun_model(model: Model, arrived: Arrived) -> tuple[Model, Any]:
     return replace(model, initial=initial), {**arrays, model.groups.by: np.asarray(arrived.column)[:1]}
 
 
-def weight_of(model: Model, arrived: Arrived) -> float | None:
+def weight_of(model: Model, arrived: ArrivedRows) -> float | None:
     """Of a row in what units know of theirs."""
     groups = model.groups
     assert groups is not None
@@ -55,7 +55,7 @@ def weight_of(model: Model, arrived: Arrived) -> float | None:
     return groups.weigh_rows(arrived.arrays)
 
 
-def arrived_of(model: Model, data: Any, weights: Any) -> Arrived:
+def arrived_of(model: Model, data: Any, weights: Any) -> ArrivedRows:
     """Rows checked as those of a fit are, and the column of their groups."""
     groups = model.groups
     assert groups is not None
@@ -72,4 +72,4 @@ def arrived_of(model: Model, data: Any, weights: Any) -> Arrived:
         raise DataError(explain(f"one group a row in {groups.by!r}", got, "check how they were cut"))
     if weights is not None:
         arrays = weigh(model, arrays, weights)[1]
-    return Arrived(arrays, column)
+    return ArrivedRows(arrays, column)

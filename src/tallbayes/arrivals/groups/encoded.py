@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.arrivals.groups.beginning import arrived_of, begun_model, weight_of
-from tallbayes.arrivals.groups.rows import Arrived
+from tallbayes.arrivals.groups.rows import ArrivedRows
 from tallbayes.arrivals.groups.standing import CarriedGroups
 from tallbayes.arrivals.levels import extended, moved_codes, with_columns
 from tallbayes.formula.again.arriving import FormulaDoor, encode_arriving, require_known, unknown_levels
@@ -30,7 +30,7 @@ from tallbayes.results.result import Result
 
 def encode_grouped(
     standing: CarriedGroups, door: FormulaDoor, read: tuple[Parsed, Request, Any], add: bool
-) -> tuple[CarriedGroups, FormulaDoor, Arrived]:
+) -> tuple[CarriedGroups, FormulaDoor, ArrivedRows]:
     """Rows as the model reads them, with the standing and the door that know their levels."""
     parsed, request, rows = read
     unknown = unknown_levels(door.encoding.coding, rows)
@@ -99,7 +99,7 @@ def _relevelled(
     asked = door.grouped(door.encoding, _own(arrays), _as_written(door, _designs(standing, door)))
     weights = arrays.get(WEIGHT)
     made, _ = mixed_model(replace(asked.design, weights=weights), asked.model, asked.scales, asked.stated, asked.order)
-    whole = Arrived(arrays, rows.levels[rows.numbers])
+    whole = ArrivedRows(arrays, rows.levels[rows.numbers])
     made, head = begun_model(made, whole)
     target, start = gather(made, head).bound
     question = replace(standing.question, model=made)

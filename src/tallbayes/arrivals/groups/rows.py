@@ -24,7 +24,7 @@ from tallbayes.rows.table import Table
 GROUP = "@group"
 
 
-class Arrived(NamedTuple):
+class ArrivedRows(NamedTuple):
     """Checked rows, weights among them, and the column of their groups."""
 
     arrays: dict[str, np.ndarray]
@@ -42,7 +42,7 @@ class GroupedRows:
     counts: np.ndarray
 
     @classmethod
-    def of(cls, arrived: Arrived, by: str) -> GroupedRows:
+    def of(cls, arrived: ArrivedRows, by: str) -> GroupedRows:
         levels, codes = np.unique(group_values(by, arrived.column), return_inverse=True)
         rows = {**arrived.arrays, GROUP: codes.astype(np.int32)}
         return cls(Growing.of(Table(rows, len(codes))), by, levels, np.bincount(codes, minlength=len(levels)))
@@ -83,7 +83,7 @@ class GroupedRows:
         """The rows at these places."""
         return {name: each[places] for name, each in self.arrays.items()}
 
-    def with_rows(self, arrived: Arrived) -> tuple[GroupedRows, np.ndarray]:
+    def with_rows(self, arrived: ArrivedRows) -> tuple[GroupedRows, np.ndarray]:
         """More rows, and which groups they are of."""
         values = self._values(arrived.column)
         new = np.setdiff1d(values, self.levels)
@@ -94,7 +94,7 @@ class GroupedRows:
         counts[: len(self.counts)] += self.counts
         return GroupedRows(rows, self.by, levels, counts), np.unique(numbers)
 
-    def without(self, arrived: Arrived) -> tuple[GroupedRows, np.ndarray]:
+    def without(self, arrived: ArrivedRows) -> tuple[GroupedRows, np.ndarray]:
         """Without these rows, one for each, and which groups they were of; refused where any was never there."""
         values = self._values(arrived.column)
         numbers = _places(self.levels, values)

@@ -25,7 +25,7 @@ from tallbayes.anchor.importance import row_sizes
 from tallbayes.anchor.mode import curvature_of
 from tallbayes.anchor.sums import Curvature
 from tallbayes.arrivals.centre import Expanded
-from tallbayes.arrivals.groups.rows import Arrived, GroupedRows
+from tallbayes.arrivals.groups.rows import ArrivedRows, GroupedRows
 from tallbayes.arrivals.groups.shelves import Rearranged, part_of, rearranged, shelved
 from tallbayes.arrivals.groups.units import (
     UnitMaker,
@@ -195,7 +195,7 @@ class CarriedGroups:
         target = replace(self.target, integrated=replace(integrated, integral=integral))
         return replace(self, question=replace(self.question, model=replace(model, groups=groups)), target=target)
 
-    def with_rows(self, arrived: Arrived) -> CarriedGroups:
+    def with_rows(self, arrived: ArrivedRows) -> CarriedGroups:
         """A day on which rows came, of groups that there were or of new ones."""
         rows, changed = self.rows.with_rows(arrived)
         if self.question.model.groups.of_rows and np.any(changed < len(self.rows.counts)):  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ class CarriedGroups:
             raise InputError(explain(f"a new name in {rows.by!r} for every new row", got, "numbers that go on"))
         return self._changed(rows, changed)
 
-    def without(self, arrived: Arrived, places: None = None) -> CarriedGroups:
+    def without(self, arrived: ArrivedRows, places: None = None) -> CarriedGroups:
         """A day on which rows were withdrawn; refused where any of them was never there, or none would be left."""
         rows, changed = self.rows.without(arrived)
         return self._changed(rows, changed)
