@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 
 import tallbayes as tb
@@ -42,7 +43,9 @@ def main() -> None:
 
 
 def keep(known: dict[str, Any]) -> None:
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    ages.record(RESULTS, ages.grown(RESULTS.name, before, known))
 
 
 def flights(known: dict[str, Any], first: int = FIRST_DAYS, last: int = 365, checks: int = CHECKS) -> None:

@@ -25,6 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import lines
 import numpy as np
 from processes import Child, watch
@@ -149,6 +150,7 @@ def complete(keys: list[Run], path: Path, retry: bool) -> None:
     stored = lines.read(path, Run)
     missing = [key for key in keys if key not in stored or (retry and stored[key]["failure"] is not None)]
     common = {"commit": lines.describe_commit(), "versions": found_versions(), "cores": os.cpu_count()}
+    common |= ages.stamp(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.read_bytes() and not path.read_bytes().endswith(b"\n"):
         path.write_bytes(path.read_bytes() + b"\n")
