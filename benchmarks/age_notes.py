@@ -24,9 +24,8 @@ PRINTED = ("make bench-profile",)
 ONCE = re.compile(r"\bmeasured once\b", re.IGNORECASE)
 # Tables with numbers that nobody measured: settings, and examples that are run.
 NOT_MEASURED = {
-    ("README.md", "What it chooses for you"),
     ("docs/choosing.md", "Priors with shrinkage"),
-    ("docs/how-it-works.md", "What it chooses for you"),
+    ("docs/methods.md", "What is chosen for you"),
     ("docs/reading-the-answer.md", "The headline"),
     ("docs/reading-the-answer.md", "What the levels say"),
     ("docs/what-we-tried-to-break.md", "What the cures are"),
