@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tallbayes"
 RESULTS = Path(__file__).parent / "results"
 WHOLE = "all"
+ABOUT = ("commits", "machine", "mixed truth", "red_below", "references", "scratch", "settings", "summary", "versions")
 Method = dict[str, Any]
 
 
@@ -113,9 +114,9 @@ def complete(store: Any, name: str, pieces: Mapping[str, Any]) -> None:
 
 
 def before(name: str, part: str) -> Sequence[Method]:
-    """The methods of a part of a file of results as they are on record."""
+    """The methods of a part of a file of results as they are on record; all of the file's, if it is not by itself."""
     parts = read(name).get("parts", {})
-    return list(parts.get(part, parts.get(WHOLE, [])))
+    return list(parts[part]) if part in parts else [each for own in parts.values() for each in own]
 
 
 def renewed(name: str, parts: Iterable[str], new: Iterable[str]) -> dict[str, Sequence[Method] | None]:
@@ -213,17 +214,49 @@ def changed(name: str, source: Path = SOURCE) -> list[str]:
 
 
 def adopt(name: str) -> None:
-    """The age of a file that has none: that of the code at the commit which last changed it."""
-    commit = git("log", "-1", "--format=%h", "--", str(RESULTS / name)).stdout.decode().strip()
-    if not commit:
+    """The age of a file that has none: each of its runs is as old as the commit since which it reads as it does."""
+    path = RESULTS / name
+    commits = git("log", "--format=%h", "--", str(path)).stdout.decode().split()
+    if not commits:
         sys.exit(f"expected a file that is committed; got benchmarks/results/{name}: run {FIGURES[name].command}")
+    place, found = path.relative_to(ROOT).as_posix(), runs_of(json.loads(path.read_text()))
+    since, same = dict.fromkeys(found, commits[0]), set(found)
+    for commit in commits:
+        stored = git("show", f"{commit}:{place}")
+        then = runs_of(json.loads(stored.stdout)) if stored.returncode == 0 else {}
+        same = {part for part in same if then.get(part) == found[part]}
+        since.update(dict.fromkeys(same, commit))
+    keep(path, {part: [method_at(name, commit)] for part, commit in since.items()})
+
+
+def runs_of(document: Any) -> dict[str, Any]:
+    """What was measured, by name, or by its digest where it has none; without what the measurements are about."""
+    found: dict[str, Any] = {}
+    for name, each in document.items() if isinstance(document, dict) else [("", document)]:
+        if name in ABOUT or not isinstance(each, dict | list):
+            continue
+        if isinstance(each, list):
+            found |= {f"{name}/{hashlib.sha256(repr(one).encode()).hexdigest()[:8]}": one for one in each}
+        elif all(isinstance(one, dict) for one in each.values()):
+            found |= {f"{name}/{key}": one for key, one in each.items()}
+        else:
+            found[name] = each
+    return found or {WHOLE: document}
+
+
+@cache
+def method_at(name: str, commit: str) -> Method:
+    return {"commit": commit, "packages": {each: digests_at(commit).get(each, "") for each in FIGURES[name].packages}}
+
+
+@cache
+def digests_at(commit: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "source.tar"
         packed.write_bytes(git("archive", commit, "src/tallbayes").stdout)
         with tarfile.open(packed) as archive:
             archive.extractall(folder, filter="data")
-        then = method(name, Path(folder) / "src" / "tallbayes", commit)
-    keep(RESULTS / name, {WHOLE: [then]})
+        return digests_of(Path(folder) / "src" / "tallbayes")
 
 
 def show() -> str:

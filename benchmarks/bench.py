@@ -41,7 +41,14 @@ PREPARE_LIMIT = 900.0
 PACKAGES = ("tallbayes", "jax", "jaxlib", "numpy", "scipy", "numpyro", "blackjax", "nutpie")
 PEERS = PACKAGES[5:]
 MODULES = {
-    "by_tallbayes": ("tallbayes", "tallbayes, the ladder", "tallbayes randomised", "tallbayes, the paper's ladder"),
+    "by_tallbayes": (
+        "tallbayes",
+        "tallbayes, the ladder",
+        "tallbayes, the balanced ladder",
+        "tallbayes draws",
+        "tallbayes randomised",
+        "tallbayes, the paper's ladder",
+    ),
     "by_numpyro": ("NumPyro NUTS", "NumPyro HMCECS", "NumPyro mean-field VI", "NumPyro full-rank VI"),
     "by_blackjax": (
         "BlackJAX MALA",
