@@ -19,10 +19,11 @@ from documents import NUMBER, ROOT, blocks_of, run_blocks
 import tallbayes as tb
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [
-    f"docs/{name}.md" for name in ("index", "getting-started", "reading-the-answer", "how-it-works", "methods", "scale")
+GUIDES = [f"docs/{name}.md" for name in ("index", "getting-started", "reading-the-answer", "methods", "scale")]
+LONGER = [
+    pytest.param(f"docs/{name}.md", marks=pytest.mark.slow)
+    for name in ("choosing", "how-it-works", "when-not", "workflow")
 ]
-LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not", "workflow")]
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", *GUIDES, *LONGER])

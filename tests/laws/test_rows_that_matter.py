@@ -95,7 +95,10 @@ def misses(case, listed=True):
     return outside, max(errors)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(each, marks=[pytest.mark.slow] * ("exposure" in getattr(each, "__name__", each))) for each in CASES],
+)
 def test_rows_that_decide_are_read(case):
     outside, worst = misses(case)
     assert outside <= 3
