@@ -74,7 +74,7 @@ def group_of_three():
 
 
 SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in (exposures_of_all_sizes, group_of_three)]
-CASES = [exposure_in_one_row, category_of_one_row, *SLOW]
+CASES = [pytest.param(exposure_in_one_row, marks=pytest.mark.slow), category_of_one_row, *SLOW]
 
 
 @cache
@@ -95,10 +95,7 @@ def misses(case, listed=True):
     return outside, max(errors)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(each, marks=[pytest.mark.slow] * ("exposure" in getattr(each, "__name__", each))) for each in CASES],
-)
+@pytest.mark.parametrize("case", CASES)
 def test_rows_that_decide_are_read(case):
     outside, worst = misses(case)
     assert outside <= 3

@@ -130,7 +130,7 @@ def instants(story: str, each: int) -> list[int]:
     return sorted(int(place) for place in np.concatenate(drawn))
 
 
-@pytest.mark.parametrize("each", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("each", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_runs_end_in_the_same_bits(
     each: int, whole: tuple[tb.Result, str], nursery: Nursery, tmp_path: Path
 ) -> None:
