@@ -24,7 +24,7 @@ def pytest_runtest_teardown(item, nextitem):
     gc.freeze()
 
 
-# Traces are many small objects, few of which are ever garbage: to look for it within a test took a twentieth of the time.
+# Traces are many small objects, few of them ever garbage: to look for it within tests took a twentieth of the time.
 gc.set_threshold(1_000_000)
 
 
