@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk bench-arrivals bench-priors-sbc bench-families bench-wide \
+.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk bench-arrivals bench-priors-sbc bench-families bench-wide stale stale-notes wheel
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -70,6 +70,9 @@ help:
 	@echo "make bench-scheduler   a thousand workers of uneven speed, in virtual time (10 minutes)"
 	@echo "make reproduce         the paper's experiments in full (under half an hour)"
 	@echo "make reproduce-quick   the same with fewer paths and repeats (two minutes)"
+	@echo "make wheel             build the wheel, and use it with the core dependencies alone, on Python 3.11 to 3.13 (5 minutes)"
+	@echo "make stale             which figures are older than the code, and which benchmarks measure them again"
+	@echo "make stale-notes       the same, and pages that show such figures say so above their tables"
 	@echo "make clean  remove the environment"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -278,6 +281,7 @@ bench-predict: $(BENCH_STAMP)
 
 bench-arrivals-on-disk: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/arrivals_on_disk.py
+
 bench-wide: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/wide.py
 
@@ -286,6 +290,15 @@ bench-scale: $(BENCH_STAMP)
 
 bench-scheduler: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/scheduler.py
+
+wheel: $(STAMP)
+	@$(BIN)/python -m pytest -n 0 -rs tests/house/test_wheel.py
+
+stale: $(STAMP)
+	@$(BIN)/python benchmarks/ages.py
+
+stale-notes: $(STAMP)
+	@$(BIN)/python benchmarks/age_notes.py
 
 reproduce: $(STAMP)
 	@$(BIN)/tallbayes reproduce

@@ -15,7 +15,6 @@ Every finished piece is stored at once and not run again: delete agreement.json 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     store = Store(given.out)
-    store.complete(NAME, pieces(), lambda text: print(text, file=sys.stderr, flush=True))
+    ages.complete(store, NAME, pieces())
     print(show(store.results(NAME)))
 
 

@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 
 import tallbayes as tb
@@ -47,7 +48,9 @@ def main() -> None:
 
 
 def keep(known: dict[str, Any]) -> None:
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    ages.record(RESULTS, ages.grown(RESULTS.name, before, known))
 
 
 def flights(known: dict[str, Any], first: int = FIRST_DAYS, last: int = 365, checks: int = CHECKS) -> None:

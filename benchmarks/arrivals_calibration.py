@@ -26,6 +26,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import lines
 import numpy as np
 import problems
@@ -289,6 +290,7 @@ def main() -> None:
     rows = summarise(streams, known["truths"])
     document = {"seeds": options.seeds, "tolerance": TOLERANCE, "commit": lines.describe_commit(), **known}
     summary.write_text(json.dumps(document | {"classes": kept + rows}, indent=1) + "\n")
+    ages.record(summary)
     print(table(HEADER, [line_of(row) for row in rows]))
 
 

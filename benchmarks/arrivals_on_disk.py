@@ -28,6 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import ages
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
@@ -156,6 +157,7 @@ def main() -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found[key] = json.loads(done.stdout.splitlines()[-1])
             RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+            ages.record(RESULTS, ages.renewed(RESULTS.name, found, [key]))
         print(key, json.dumps(found[key], indent=1))
 
 

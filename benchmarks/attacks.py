@@ -25,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import attack_modes as modes
 import attack_rows as rows
 import attack_tails as tails
@@ -235,6 +236,7 @@ def main() -> None:
     if not given.quick and given.only == [""]:
         summary = given.out / ("attacks-before.json" if given.before else "attacks.json")
         summary.write_text(json.dumps(document(stored, judged), indent=1, allow_nan=False) + "\n")
+        ages.record(summary, {name: ages.of_lines(runs) for name, runs in stored.items()})
     red = [name for name, each in judged.items() if each.is_red]
     if red and not given.before:
         sys.exit(f"red: {', '.join(red)}")

@@ -25,6 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import lines
 import numpy as np
 from processes import Child, watch
@@ -40,7 +41,14 @@ PREPARE_LIMIT = 900.0
 PACKAGES = ("tallbayes", "jax", "jaxlib", "numpy", "scipy", "numpyro", "blackjax", "nutpie")
 PEERS = PACKAGES[5:]
 MODULES = {
-    "by_tallbayes": ("tallbayes", "tallbayes, the ladder", "tallbayes randomised", "tallbayes, the paper's ladder"),
+    "by_tallbayes": (
+        "tallbayes",
+        "tallbayes, the ladder",
+        "tallbayes, the balanced ladder",
+        "tallbayes draws",
+        "tallbayes randomised",
+        "tallbayes, the paper's ladder",
+    ),
     "by_numpyro": ("NumPyro NUTS", "NumPyro HMCECS", "NumPyro mean-field VI", "NumPyro full-rank VI"),
     "by_blackjax": (
         "BlackJAX MALA",
@@ -149,6 +157,7 @@ def complete(keys: list[Run], path: Path, retry: bool) -> None:
     stored = lines.read(path, Run)
     missing = [key for key in keys if key not in stored or (retry and stored[key]["failure"] is not None)]
     common = {"commit": lines.describe_commit(), "versions": found_versions(), "cores": os.cpu_count()}
+    common |= ages.stamp(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.read_bytes() and not path.read_bytes().endswith(b"\n"):
         path.write_bytes(path.read_bytes() + b"\n")

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ages
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -186,6 +187,8 @@ def main(names: list[str]) -> None:
     worst = max(measured, key=lambda row: row["late"])
     summary = {"runs": len(measured), "worst": worst, "beyond": sum(row["late"] > MOST_LATE for row in measured)}
     RESULTS.write_text(json.dumps({"summary": summary, "runs": rows}, indent=1) + "\n")
+    if not names:
+        ages.record(RESULTS)
     print(json.dumps(summary, indent=1))
 
 

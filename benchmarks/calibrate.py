@@ -28,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import calibration
 import lines
 import numpy as np
@@ -402,6 +403,8 @@ def main() -> None:
     known = list(map(asdict, families)) or (json.loads(summary.read_text())["sbc"] if summary.exists() else [])
     results = document(found, groups, summaries, bound) | {"not judged": unjudged, "sbc": known}
     summary.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    methods = {str(each.name): ages.of_lines(found[each.name].values()) for each in groups}
+    ages.record(summary, methods | {"sbc": ages.of_lines(lines.read(RESULTS / "sbc.jsonl", sbc.Key).values()) or None})
     red = [str(each.name) for each in summaries if each.verdict.is_red]
     if red:
         sys.exit(f"red: {', '.join(red)}")

@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import ages
 import numpy as np
 from processes import measured
 
@@ -135,6 +136,7 @@ def compare(runs: int, beside: str | None, out: Path) -> None:
                 report[question][name]["warm"] = asked(question, file, tree, warm=5)["warm"]
             show(question, report[question])
             out.write_text(json.dumps(report, indent=1) + "\n")
+    ages.record(out)
 
 
 def show(question: str, found: dict[str, Any]) -> None:

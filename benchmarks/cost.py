@@ -12,11 +12,11 @@ has changed.
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 import problems
 import references
@@ -194,7 +194,7 @@ def main() -> None:
     given = parser.parse_args()
     store = Store(given.out)
     sizes = {int(name.rsplit(" ", 1)[1]) for name in store.read(NAME)} | set(given.sizes)
-    store.complete(NAME, pieces(sorted(sizes)), lambda text: print(text, file=sys.stderr, flush=True))
+    ages.complete(store, NAME, pieces(sorted(sizes)))
     results = store.results(NAME)
     print(show(results))
     style.save_svg(draw(results), given.out / f"{NAME}.svg")

@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from lines import describe_commit
 from scipy.special import gammaln, logsumexp
@@ -254,6 +255,8 @@ def main() -> None:
     kept = [each for each in known if each["posterior"] not in {one["posterior"] for one in found}]
     about = {"tallbayes": version("tallbayes"), "commit": describe_commit(), "draws": DRAWS, "level": LEVEL}
     RESULTS.write_text(json.dumps({**about, "cases": kept + found}, indent=1) + "\n")
+    new = [one["posterior"] for one in found]
+    ages.record(RESULTS, ages.renewed(RESULTS.name, [each["posterior"] for each in kept + found], new))
     columns = ["posterior", "by", "worst_ks", "p", "rhat", "ess_least", "bias", "rows_per_draw", "seconds"]
     shown = [[_shown(each.get(name, "")) for name in columns] for each in kept + found]
     print(table(columns, shown))

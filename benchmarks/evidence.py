@@ -27,6 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import numpy as np
 import problems
 from scipy.special import expit, gammaln, logsumexp
@@ -341,7 +342,9 @@ def main() -> None:
     known: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
 
     def keep() -> None:
+        before = json.loads(options.out.read_text()) if options.out.exists() else {}
         options.out.write_text(json.dumps(known, indent=1) + "\n")
+        ages.record(options.out, ages.grown(options.out.name, before, known))
 
     for name in options.case or CASES:
         if known.get(name, {}).get("seeds", 0) < (options.seeds if name == MIXED else 1):

@@ -23,6 +23,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import exact_shrinkage
 import lines
 import numpy as np
@@ -264,6 +265,8 @@ def main() -> None:
     print(show(rows))
     settings = {"tolerance": TOLERANCE, "false_alarm": FALSE_ALARM, "commit": lines.describe_commit()}
     document.write_text(json.dumps({"settings": settings, "rows": rows, "references": references}, indent=1) + "\n")
+    methods = {row["case"]: ages.of_lines(found[row["case"]]) if row["case"] in new else None for row in rows}
+    ages.record(document, methods)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from lines import describe_commit
 from peers import posteriors
@@ -102,6 +103,7 @@ def main() -> None:
     versions = {name: version(name) for name in ("tallbayes", "jax", "numpy")}
     document = {"tolerance": TOLERANCE, "commit": describe_commit(), "versions": versions, "runs": found}
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    ages.record(RESULTS)
 
 
 if __name__ == "__main__":

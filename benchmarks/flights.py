@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 
 import tallbayes as tb
@@ -45,7 +46,9 @@ def main() -> None:
     print(f"{result.status.name}: {result.cost.seconds:.1f} s, {result.cost.epochs:.2f} epochs")
     found = {"tolerance": TOLERANCE, "status": result.status.name, "coefficients": table, "others": others}
     cost = {"seconds": round(result.cost.seconds, 1), "epochs": round(result.cost.epochs, 3)}
-    (HERE / "results" / "flights.json").write_text(json.dumps(found | {"cost": cost}, indent=1) + "\n")
+    out = HERE / "results" / "flights.json"
+    out.write_text(json.dumps(found | {"cost": cost}, indent=1) + "\n")
+    ages.record(out)
 
 
 def compare(result: tb.Result, kind: str, reference: dict[str, Any]) -> dict[str, float]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from processes import measured
 
@@ -163,7 +163,7 @@ def main() -> None:
         child(given.role, given.folder)
         return
     store = Store(given.out)
-    store.complete(NAME, pieces(given.rows), lambda text: print(text, file=sys.stderr, flush=True))
+    ages.complete(store, NAME, pieces(given.rows))
     print(show(store.results(NAME)))
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "galleries.json"
@@ -261,6 +262,7 @@ def main() -> None:
             warnings.simplefilter("ignore")
             entries[name] = study(MODELS[name][1])
         RESULTS.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
+        ages.record(RESULTS, ages.renewed(RESULTS.name, entries, [name]))
         print(name, entries[name], flush=True)
     print(table(entries))
 

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import ages
 import jax.numpy as jnp
 import numpy as np
 from lines import describe_commit
@@ -128,6 +129,7 @@ def main() -> None:
             print(name, asked, [(each["status"], f"{each['seconds']:.2f} s") for each in runs], file=sys.stderr)
         document = {"commit": describe_commit(), "versions": versions, "models": found}
         RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+        ages.record(RESULTS, ages.renewed(RESULTS.name, found, [name]))
     print(
         table(
             ("model", "tolerance", "of ends", "status", "processor s", "row gradients", "worst", "rough"),

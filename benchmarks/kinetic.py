@@ -13,11 +13,11 @@ piece is stored at once and not run again: delete the file after the sampler has
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 import problems
 import references
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     store = Store(given.out)
-    store.complete(NAME, pieces(given.calibrate), lambda text: print(text, file=sys.stderr, flush=True))
+    ages.complete(store, NAME, pieces(given.calibrate))
     results = store.results(NAME)
     print(show_costs(results))
     print(show_calibration(results))

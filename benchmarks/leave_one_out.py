@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from scipy.special import logsumexp
 
@@ -307,7 +308,9 @@ cat(found$estimates["elpd_loo", c("Estimate", "SE", "subsampling SE")], proc.tim
 
 def keep(known: dict[str, Any]) -> None:
     known["summary"] = {kind: summary(list(runs.values())) for kind, runs in known.get("coverage", {}).items() if runs}
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    ages.record(RESULTS, ages.grown(RESULTS.name, before, known))
 
 
 def main() -> None:

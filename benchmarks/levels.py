@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ages
+
 LONGEST = 150
 RESULTS = Path(__file__).parent / "results" / "levels.json"
 
@@ -112,6 +114,7 @@ def main() -> None:
         found[f"{rows:,} rows, {levels:,} levels"] = {"tallbayes": run(MANY, levels, rows, 120)}
         print(levels, found[f"{rows:,} rows, {levels:,} levels"], flush=True)
     options.out.write_text(json.dumps(found, indent=1) + "\n")
+    ages.record(options.out)
 
 
 if __name__ == "__main__":

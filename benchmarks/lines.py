@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+import ages
+from ages import describe_commit
 
 WORKERS = 2
 TELL_EVERY = 20
@@ -40,13 +42,13 @@ def complete(keys: list[Any], path: Path, run: Callable[[Any], dict[str, Any]], 
     if not missing:
         return
     os.environ["NPROC"] = "1"  # read by XLA when a worker starts: one core each
-    commit = describe_commit()
+    about = {"commit": describe_commit()} | ages.stamp(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.read_bytes().endswith(b"\n"):
         path.write_bytes(path.read_bytes() + b"\n")
     with path.open("a") as store:
         for number, (key, each) in enumerate(_results(missing, run, workers), 1):
-            store.write(json.dumps(key._asdict() | each | {"commit": commit}) + "\n")
+            store.write(json.dumps(key._asdict() | each | about) + "\n")
             store.flush()
             if number % TELL_EVERY == 0 or number == len(missing):
                 told = " ".join(map(str, key))
@@ -68,9 +70,3 @@ def _results(
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def describe_commit() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import numpy as np
 from leave_one_out import summary
 from scipy.optimize import minimize
@@ -301,7 +302,9 @@ def keep(known: dict[str, Any]) -> None:
     known["summary"] = {
         kind: summary(list(runs.values())) for part in ("coverage", "left in") for kind, runs in named(known, part)
     }
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
+    ages.record(RESULTS, ages.grown(RESULTS.name, before, known))
 
 
 def named(known: dict[str, Any], part: str) -> list[tuple[str, dict[str, Any]]]:

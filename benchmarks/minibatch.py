@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 import throughput
 
@@ -84,6 +85,7 @@ def main() -> None:
     )
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    ages.record(RESULTS)
 
 
 if __name__ == "__main__":

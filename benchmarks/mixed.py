@@ -20,9 +20,11 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import mixed_problems
 import numpy as np
 from lines import describe_commit
@@ -108,6 +110,11 @@ def off(row: dict[str, Any]) -> dict[str, float]:
     return {"mean": (found - tau["mean"]) / tau["sd"], "maximum": (found - maximum) / tau["sd"]}
 
 
+def keep(stored: dict[Run, dict[str, Any]], path: Path, new: Sequence[str] = ()) -> None:
+    path.write_text(json.dumps(list(stored.values()), indent=1) + "\n")
+    ages.record(path, ages.renewed(path.name, [" ".join(key) for key in stored], new))
+
+
 def complete(keys: list[Run], path: Path, limit: float, retry: bool) -> list[dict[str, Any]]:
     """Run what is missing, and store every row as soon as it is there."""
     rows = json.loads(path.read_text()) if path.exists() else []
@@ -124,11 +131,11 @@ def complete(keys: list[Run], path: Path, limit: float, retry: bool) -> list[dic
             load = os.getloadavg()[0]
             stored[key] = key._asdict() | row | {"limit": limit, "load": load, "commit": describe_commit()}
             stored[key]["off"] = off(stored[key])
-            path.write_text(json.dumps(list(stored.values()), indent=1) + "\n")
+            keep(stored, path, [" ".join(key)])
             print(shown(stored[key]), file=sys.stderr, flush=True)
     for row in stored.values():  # a reference may have come since
         row["off"] = off(row)
-    path.write_text(json.dumps(list(stored.values()), indent=1) + "\n")
+    keep(stored, path)
     return [stored[key] for key in keys]
 
 

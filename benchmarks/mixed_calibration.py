@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import lines
 import numpy as np
 from mixed_problems import make
@@ -175,6 +176,7 @@ def main() -> None:
     before = json.loads(summary.read_text()) if summary.exists() else []
     known = {each["problem"]: each for each in (*before, *found)}
     summary.write_text(json.dumps([known[name] for name in NAMES if name in known], indent=1) + "\n")
+    ages.record(summary, {name: ages.of_lines(runs[name]) if runs.get(name) else None for name in known})
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import lines
 import numpy as np
 from mixed_problems import standard
@@ -243,7 +244,9 @@ def main() -> None:
     print("\n".join(shown(row) for row in rows))
     versions = {name: version(name) for name in ("tallbayes", "jax", "numpyro", "numpy")}
     document = {"tolerance": TOLERANCE, "red_above": RED, "versions": versions, "rows": rows}
-    (given.out / "mixed_crossed.json").write_text(json.dumps(document, indent=1) + "\n")
+    summary = given.out / "mixed_crossed.json"
+    summary.write_text(json.dumps(document, indent=1) + "\n")
+    ages.record(summary, {" ".join(key): ages.of_lines([line]) for key, line in stored.items()})
 
 
 if __name__ == "__main__":

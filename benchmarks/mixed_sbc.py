@@ -32,6 +32,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import lines
 import numpy as np
 from sbc import hotelling_p, shift_and_spread
@@ -329,7 +330,9 @@ def main() -> None:
             for each in summaries
         ],
     }  # fmt: skip
-    (given.out / "mixed_sbc.json").write_text(json.dumps(document, indent=1) + "\n")
+    summary = given.out / "mixed_sbc.json"
+    summary.write_text(json.dumps(document, indent=1) + "\n")
+    ages.record(summary, {case: ages.of_lines(each) for case, each in runs.items() if each})
 
 
 if __name__ == "__main__":

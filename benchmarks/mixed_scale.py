@@ -21,6 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from lines import describe_commit
 from processes import HIDDEN
@@ -99,6 +100,7 @@ def main() -> None:
             found["runs"][f"{family} {count}"] = {**run, "commit": describe_commit()}
             found["summary"] = summary(found["runs"])
             RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+            ages.record(RESULTS, ages.renewed(RESULTS.name, found["runs"], [f"{family} {count}"]))
             print(family, count, json.dumps(run), flush=True)
     print(json.dumps(found["summary"]))
 

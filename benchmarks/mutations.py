@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ages
 import mutants
 import mutants_of_answers
 import pytest
@@ -221,6 +222,7 @@ def store(record: dict[str, Any], jobs: int) -> None:
     current = [records[each.name] for each in MUTATIONS if each.name in records]
     document = {"selection": SELECTION, "jobs": jobs, "xla_flags": QUICKLY, "mutations": current}
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    ages.record(RESULTS, ages.renewed(RESULTS.name, [each["name"] for each in current], [record["name"]]))
 
 
 def chosen(names: list[str]) -> list[Mutation]:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from processes import measured
 
@@ -229,7 +229,7 @@ def main() -> None:
     store = Store(given.out)
     with tempfile.TemporaryDirectory() as folder:
         save_rows(Path(folder))
-        store.complete(NAME, pieces(Path(folder)), lambda text: print(text, file=sys.stderr, flush=True))
+        ages.complete(store, NAME, pieces(Path(folder)))
     print(show(store.results(NAME)))
     return None
 

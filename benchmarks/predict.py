@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,6 +81,7 @@ def main() -> None:
                 flush=True,
             )
     RESULTS.write_text(json.dumps({"columns": 10, "parameters": 15, "runs": found}, indent=1) + "\n")
+    ages.record(RESULTS)
 
 
 if __name__ == "__main__":

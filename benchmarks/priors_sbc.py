@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ages
 import lines
 import numpy as np
 from sbc import RESULTS, Key, ranked, show, threshold, weights_alone, with_stored
@@ -157,6 +158,8 @@ def main() -> None:
     rows = [asdict(each) | {"red": each.least_p < bound} for each in summaries]
     settings = {"num_rows": NUM_ROWS, "dimension": DIMENSION, "seed": SEED, "widest": WIDEST, "red_below": bound}
     document.write_text(json.dumps({"settings": settings, "rows": rows}, indent=1) + "\n")
+    own = {each.case: runs.get(each.case, {}).values() for each in summaries}
+    ages.record(document, {case: ages.of_lines(each) if each else None for case, each in own.items()})
 
 
 if __name__ == "__main__":

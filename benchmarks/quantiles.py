@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import numpy as np
 from scipy.interpolate import CubicSpline
 
@@ -150,6 +151,7 @@ def main() -> None:
     found = {problem.name: study(problem, options.seeds) for problem in problems()}
     settings = {"seeds": options.seeds, "tolerance": TOLERANCE, "seconds": round(time.monotonic() - started, 1)}
     RESULTS.write_text(json.dumps(settings | {"problems": found}, indent=1) + "\n")
+    ages.record(RESULTS)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 import jax.numpy as jnp
 import judging
 import lines
@@ -239,13 +240,15 @@ def main() -> None:
     if not given.stored:
         keys = [Key(*each, listed, seed, METHOD_VERSION) for each in chosen for seed in range(seeds)]
         lines.complete(keys, path, run, given.workers)
-    judged = verdicts(read(path, chosen, listed))
+    stored = read(path, chosen, listed)
+    judged = verdicts(stored)
     print(show(judged))
     if given.only == [""]:
         summary = given.out / ("rows_that_matter-control.json" if given.control else "rows_that_matter.json")
         settings = {"false_alarm": FALSE_ALARM, "tolerance": TOLERANCE, "method_version": METHOD_VERSION}
         classes = {name: each.record() for name, each in judged.items()}
         summary.write_text(json.dumps({"settings": settings, "classes": classes}, indent=1, allow_nan=False) + "\n")
+        ages.record(summary, {name: ages.of_lines(runs) for name, runs in stored.items()})
     red = [name for name, each in judged.items() if each.is_red]
     if given.control:
         shown = found_out(judged)

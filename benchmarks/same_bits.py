@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ages
 from bits_numbers import Leaf, bits, few, leaves, marks, masked
 
 RAISED = "raised"
@@ -68,6 +69,7 @@ def main() -> int:
     print(f"{len(answers)} calls, {time.monotonic() - started:.0f} s", flush=True)
     if options.out is not None:
         write(options.out, answers)
+        ages.record(options.out)
     if options.against is None:
         return 0
     before = json.loads(options.against.read_text())

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import ages
 import jax
 import lines
 import numpy as np
@@ -392,6 +393,8 @@ def main() -> None:
         "rows": [asdict(each) | {"red": each.least_p < threshold(summaries)} for each in summaries],
     }  # fmt: skip
     document_path.write_text(json.dumps(document, indent=1) + "\n")
+    own = {each.case: runs.get(each.case, {}).values() for each in summaries}
+    ages.record(document_path, {case: ages.of_lines(each) if each else None for case, each in own.items()})
     drawn = [each for each in summaries if each.case in runs]
     style.save_svg(draw(drawn, {case: ranks_of(each.values()) for case, each in runs.items()}), given.out / "sbc.svg")
 

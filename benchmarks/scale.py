@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 
 import tallbayes as tb
@@ -129,6 +130,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             found[name] = parts[name](Path(folder))
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        ages.record(RESULTS, ages.renewed(RESULTS.name, found, [name]))
         print(json.dumps({name: found[name]["summary"]}), flush=True)
 
 

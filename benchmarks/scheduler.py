@@ -30,6 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 
 from tallbayes.estimator.adaptive import run_multilevel
@@ -314,6 +315,7 @@ def main() -> None:
         settings = {"latency": LATENCY, "speeds_over": SPREAD, "mean": MEAN, "num_rows": NUM_ROWS, "seed": SEED}
         stored = {"settings": settings, "measured": figures, "runs": runs}
         RESULTS.write_text(json.dumps(stored, indent=1) + "\n")
+        ages.record(RESULTS)
     print(show(stored["runs"]))
     style.save_svg(draw(stored["runs"]), PICTURE)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import ages
 import jax.numpy as jnp
 import numpy as np
 from problems import Rows, covariates, generator, make
@@ -158,6 +159,7 @@ def record(out: Path, name: str, tree: str, found: dict[str, float]) -> None:
     kept = json.loads(out.read_text()) if out.exists() else {}
     kept.setdefault(name, {})[tree] = {stage: round(count, 4) for stage, count in found.items()}
     out.write_text(json.dumps(kept, indent=1) + "\n")
+    ages.record(out, ages.renewed(out.name, kept, [name]))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from lines import describe_commit
 
@@ -130,6 +131,7 @@ def main(names: list[str]) -> None:
             row["nuts"] = nuts(family)
         stored[name] = row
         RESULTS.write_text(json.dumps({"tolerance": TOLERANCE, "cases": stored}, indent=1) + "\n")
+        ages.record(RESULTS, ages.renewed(RESULTS.name, stored, [name]))
         other = row["nuts"]["extrapolated_processor_seconds"] if "nuts" in row else float("nan")
         print(
             f"{name:22} {row['status']:10} {row['seconds']:8.1f} {row['processor_seconds']:9.1f} "

@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import ages
 import lines
 import numpy as np
 import problems
@@ -163,6 +164,7 @@ def main() -> None:
         report["commits"][part] = commit
         if options.out is not None:
             options.out.write_text(json.dumps(report, indent=1) + "\n")
+            ages.record(options.out, ages.renewed(options.out.name, PARTS, [part]))
 
 
 if __name__ == "__main__":

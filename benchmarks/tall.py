@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 import problems
 import references
@@ -158,7 +158,7 @@ def main() -> None:
         child(given.role, given.folder)
         return
     store = Store(given.out)
-    store.complete(NAME, pieces(given.rows), lambda text: print(text, file=sys.stderr, flush=True))
+    ages.complete(store, NAME, pieces(given.rows))
     print(show(store.results(NAME)))
 
 

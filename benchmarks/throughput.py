@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import ages
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -181,6 +182,7 @@ def main() -> None:
     }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    ages.record(RESULTS)
     family, own = max(row.family_ratio for row in rows), max(row.own_ratio for row in rows)
     print(f"\nlargest ratio: family {family:.2f}, own model {own:.2f}")
 

@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 from lines import describe_commit
 
@@ -200,6 +201,7 @@ def main() -> None:
         done = subprocess.run([sys.executable, __file__, "--here", name], stdout=subprocess.PIPE, text=True, check=True)
         stored[name] = json.loads(done.stdout.splitlines()[-1])
         RESULTS.write_text(json.dumps(stored, indent=1) + "\n")
+        ages.record(RESULTS, ages.renewed(RESULTS.name, stored, [name]))
         print(name, {key: value for key, value in stored[name].items() if key not in ("notes", "trials", "commit")})
 
 

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ages
 import numpy as np
 
 import tallbayes as tb
@@ -218,6 +219,12 @@ def _without_noise(drawn: Any) -> Any:
     return replace(drawn, noise=None)
 
 
+def keep(told: dict[str, Any]) -> None:
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+    ages.record(RESULTS, ages.grown(RESULTS.name, before, told))
+
+
 def mixed_coverage(told: dict[str, Any], seeds: int, path_seeds: int) -> None:
     """Seeds that are known are not run again; a control has bars half as long, another lacks what is unknown of
     effects."""
@@ -230,7 +237,7 @@ def mixed_coverage(told: dict[str, Any], seeds: int, path_seeds: int) -> None:
         return
     if "mixed truth" not in told:
         told["mixed truth"] = {label: each.tolist() for label, each in mixed_exact().items()}
-        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+        keep(told)
     schools, truth = small_schools(), {label: np.array(each) for label, each in told["mixed truth"].items()}
     for how, method, _, dropped in runs:
         known = told["runs"][f"mixed by {how}"]
@@ -243,7 +250,7 @@ def mixed_coverage(told: dict[str, Any], seeds: int, path_seeds: int) -> None:
             labels = [label for label in truth if label in known[str(seed)]]
             scores = {label: [np.array(run[label]) for run in known.values()] for label in labels}
             told[f"mixed by {how}"] = {"seeds": len(known), **summarised(scores)}
-            RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+            keep(told)
         print("mixed", how, json.dumps(told.get(f"mixed by {how}"), indent=1), flush=True)
 
 
@@ -292,7 +299,7 @@ def memory(told: dict[str, Any], family: str, counts: list[int], folder: Path | 
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)
         name = f"memory: {family}, {count} rows"
         told[name] = json.loads(done.stdout.splitlines()[-1])
-        RESULTS.write_text(json.dumps(told, indent=2) + "\n")
+        keep(told)
         print(name, json.dumps(told[name]), flush=True)
 
 
@@ -322,7 +329,7 @@ def main() -> None:
                     scores.setdefault(label, []).append((values - truth[label]) / errors)
                 if (seed + 1) % 20 == 0 or seed + 1 == seeds:
                     told[f"{name} by {how}"] = {"seeds": seed + 1, **summarised(scores)}
-                    RESULTS.write_text(json.dumps(told, indent=2) + "\n")
+                    keep(told)
             print(name, how, json.dumps(told.get(f"{name} by {how}"), indent=1), flush=True)
 
 

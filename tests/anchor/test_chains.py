@@ -96,6 +96,7 @@ def test_links_beyond_the_next_block_are_no_chain() -> None:
     assert expand_chain(Survey(target, table, None, Curvature.NONE), start, blocks) is None
 
 
+@pytest.mark.slow
 def test_answers_and_what_is_asked_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """A posterior that is Gaussian: means and sds to rounding, whatever the paths do; saved, extended, renewed."""
     monkeypatch.setattr(mode, "DENSE_LIMIT", 4)

@@ -64,8 +64,17 @@ def ways(dimension: int, count: int) -> np.ndarray:
     return z / np.linalg.norm(z, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("weight", [0.1, 0.4, 0.9])
-@pytest.mark.parametrize("dimension", [1, 2, 5, 10])
+QUICK = ((1, 0.1), (2, 0.4), (5, 0.9), (10, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("dimension", "weight"),
+    [
+        pytest.param(dimension, weight, marks=[] if (dimension, weight) in QUICK else [pytest.mark.slow])
+        for dimension in (1, 2, 5, 10)
+        for weight in (0.1, 0.4, 0.9)
+    ],
+)
 def test_a_mode_is_found_in_every_direction(dimension: int, weight: float) -> None:
     model = mixture_row(dimension)
     for number, way in enumerate(ways(dimension, 12)):

@@ -51,7 +51,9 @@ def placed(name: str, count: int = 700, precision: str = "float64") -> tuple[Tar
     return target, make_table(data, precision, shuffle=True), start
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "an extra")) for name in MODELS]
+)
 def test_a_hessian_by_blocks_is_that_row_by_row(name: str) -> None:
     target, table, start = placed(name)
     theta = start + np.random.default_rng(0).normal(size=start.size) / 4
@@ -146,6 +148,7 @@ def test_what_it_takes_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not fits(10**7)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("wide")
 def test_an_answer_is_that_of_few_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way, by an anchor that keeps one matrix; and by one that keeps all of them."""

@@ -113,6 +113,7 @@ def test_rows_are_withdrawn_by_what_they_said(grown):
         less.average_effect("hour", 20, 8)
 
 
+@pytest.mark.slow
 def test_weights_are_found_by_their_name():
     result = tb.fit("late ~ hour", flights(0, FIRST), weights="n", tolerance=0.1, method=tb.Anchored())
     result = result.update(flights(FIRST))

@@ -142,6 +142,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         os.close(each.main)
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_sampling_keeps_the_run(fitted: Fitted, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = ("fit", str(fitted.data), "--formula", FORMULA, "--absolute-tolerance", "1e-6", "--out", str(out))

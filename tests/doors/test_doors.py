@@ -36,6 +36,7 @@ def flat(name: str, kind: str, doors: dict[str, Any]) -> np.ndarray:
     return np.append(value["coefficients"], value["intercept"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["by_formula", "by_sklearn", "by_functions", "by_numpyro"])
 def test_every_door_leads_to_the_same_numbers(name: str, doors: dict[str, Any]) -> None:
     sd = flat("by_family", "sd", doors)

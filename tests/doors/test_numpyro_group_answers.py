@@ -19,6 +19,8 @@ from scipy.stats import norm
 import tallbayes as tb
 
 ERRORS = 4.5
+# One fit of ten seconds, nearly all of it compiling; densities are held in test_numpyro_groups.
+pytestmark = pytest.mark.slow
 
 
 class Reference(NamedTuple):

@@ -56,7 +56,7 @@ CASES = {
 
 
 # Of a form that others have too.
-SLOW = ("slopes", "deterministic", "by level", "positive", "heavy", "factor")
+SLOW = ("slopes", "deterministic", "by level", "by a handler", "positive", "heavy", "factor", "two plates")
 
 
 @pytest.mark.parametrize(

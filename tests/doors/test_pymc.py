@@ -108,7 +108,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "correlated")) for name in GROUPS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("correlated", "not_centred"))) for name in GROUPS]
 )
 def test_the_density_given_all_effects_is_that_of_pymc(name: str) -> None:
     """log p(theta) + sum_g log p(b_g | theta) + sum_i l_i(theta, b_g(i)) = log p(theta, z, y) + log |dz / db|."""

@@ -26,6 +26,7 @@ from tallbayes.doors.sklearn.matrices import BLOCK_NUMBERS, absorb_prior, standa
 ESTIMATORS = (TallClassifier, TallRegressor, TallCountRegressor)
 
 
+@pytest.mark.slow
 def test_pipelines_and_searches() -> None:
     generator = np.random.default_rng(8)
     x = generator.normal(size=(120, 3))
@@ -85,9 +86,25 @@ def sparse_rows(count: int, columns: int) -> tuple[np.ndarray, dict[type, np.nda
     return x, answers
 
 
-@pytest.mark.parametrize("make", [csr_array, csc_matrix, coo_array], ids=lambda make: make.__name__)
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: estimator.__name__)
-@pytest.mark.parametrize("standardise", [True, False])
+# Every form, every estimator, and both scales.
+QUICK = ((csr_array, 0, True), (csc_matrix, 1, False), (coo_array, 2, True))
+
+
+@pytest.mark.parametrize(
+    ("make", "estimator", "standardise"),
+    [
+        pytest.param(
+            make,
+            estimator,
+            standardise,
+            id=f"{standardise}-{estimator.__name__}-{make.__name__}",
+            marks=[] if (make, number, standardise) in QUICK else [pytest.mark.slow],
+        )
+        for make in (csr_array, csc_matrix, coo_array)
+        for number, estimator in enumerate(ESTIMATORS)
+        for standardise in (True, False)
+    ],
+)
 def test_sparse_matrices_have_the_answers_of_dense_ones(estimator: Any, make: Any, standardise: bool) -> None:
     """To the last bit, predictions too: the arithmetic is the same, tile by tile."""
     x, answers = sparse_rows(300, 5)

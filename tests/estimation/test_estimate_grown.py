@@ -49,6 +49,7 @@ def whole(days: list[dict[str, np.ndarray]], tmp_path_factory: pytest.TempPathFa
     return tb.write_table(tmp_path_factory.mktemp("whole") / "all.table", days)
 
 
+@pytest.mark.slow
 def test_a_table_of_sorted_days_gives_the_answer_of_one_table(grown: Stored, whole: Stored) -> None:
     """Within 5 standard errors of both, whose false-alarm rate is 4 x 6e-7."""
     assert not grown.shuffled

@@ -79,7 +79,11 @@ def nearly_separated():
     return {"x": x, "y": y}
 
 
-@pytest.mark.parametrize("rows", [large_coefficients(), nearly_separated()], ids=["large coefficients", "separated"])
+@pytest.mark.parametrize(
+    "rows",
+    [pytest.param(large_coefficients(), marks=pytest.mark.slow), nearly_separated()],
+    ids=["large coefficients", "separated"],
+)
 def test_logistic_regression_far_from_gaussian(rows):
     """Laplace is off by more than a tolerance here, so that something is to be found."""
     result = by_ladder(tb.families.logistic(prior_scale=3.0), rows, tolerance=TOLERANCE, seed=1)

@@ -187,7 +187,8 @@ def test_the_table_goes_by_both_names_and_by_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alias", "name", "response"), [("binomial", "logistic", "late"), ("gaussian", "linear", "delay")]
+    ("alias", "name", "response"),
+    [("binomial", "logistic", "late"), pytest.param("gaussian", "linear", "delay", marks=pytest.mark.slow)],
 )
 def test_a_family_may_go_by_its_name_in_r(alias: str, name: str, response: str) -> None:
     other, own = (tb.fit(f"{response} ~ hour", ROWS, family, tolerance=0.5) for family in (alias, name))

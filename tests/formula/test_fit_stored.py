@@ -208,7 +208,12 @@ def mode_of(rows: Any, formula: str, **options: Any) -> tuple[np.ndarray, np.nda
 
 
 @pytest.mark.parametrize(
-    "family", [name for name, each in CATALOGUE.items() if each.is_plain and each.response in FORMULAS]
+    "family",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("probit", "student_t", "negative_binomial")))
+        for name, each in CATALOGUE.items()
+        if each.is_plain and each.response in FORMULAS
+    ],
 )
 def test_every_family_finds_the_mode_of_the_door_in_memory(family: str, table: Stored) -> None:
     kind = CATALOGUE[family].response

@@ -192,6 +192,7 @@ def file(table: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory)
     return path
 
 
+@pytest.mark.slow
 def test_a_command_and_an_estimator_state_one(
     table: dict[str, np.ndarray], file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

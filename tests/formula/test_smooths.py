@@ -111,7 +111,7 @@ def fitted(wiggle: float) -> tuple[Any, dict[str, Any]]:
     return tb.fit("y ~ s(x, k=8) + z", rows, "linear", tolerance=0.05, family_options=options), rows
 
 
-@pytest.mark.parametrize("wiggle", [1.0, 0.0])
+@pytest.mark.parametrize("wiggle", [1.0, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_the_posterior_is_that_of_quadrature(wiggle: float) -> None:
     """Means and sds of all coefficients, of the scale and of the curve, where there is a signal and where there is
     none. Errors are root mean square: within 5 of them of 60 numbers by chance 4e-5 of the time, the seed fixed."""

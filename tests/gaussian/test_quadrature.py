@@ -52,7 +52,7 @@ CURVES: dict[str, tuple[Wanted, int, Function, tuple[float, float]]] = {
 }
 
 
-@pytest.mark.parametrize("sd", SDS)
+@pytest.mark.parametrize("sd", [pytest.param(sd, marks=[pytest.mark.slow] * (sd in (0.1, 8.0, 100.0))) for sd in SDS])
 @pytest.mark.parametrize("name", CURVES)
 def test_what_rises_from_0_to_1_is_integrated_at_any_width(name: str, sd: float) -> None:
     wanted, output, function, ends = CURVES[name]

@@ -19,8 +19,11 @@ from documents import NUMBER, ROOT, blocks_of, run_blocks
 import tallbayes as tb
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-GUIDES = [f"docs/{name}.md" for name in ("index", "getting-started", "reading-the-answer", "how-it-works", "scale")]
-LONGER = [pytest.param(f"docs/{name}.md", marks=pytest.mark.slow) for name in ("choosing", "when-not", "workflow")]
+GUIDES = [f"docs/{name}.md" for name in ("index", "getting-started", "reading-the-answer", "methods", "scale")]
+LONGER = [
+    pytest.param(f"docs/{name}.md", marks=pytest.mark.slow)
+    for name in ("choosing", "how-it-works", "when-not", "workflow")
+]
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", *GUIDES, *LONGER])
@@ -46,6 +49,10 @@ def test_the_first_example_is_short_and_its_output_is_shown() -> None:
     # The posterior means shown lie in the intervals shown below them.
     value, lower, upper = np.array(NUMBER.findall(output.text)[:9], float).reshape(3, 3)
     assert np.all((lower < value) & (value < upper))
+
+
+def test_the_readme_is_read_in_five_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 200
 
 
 def make_targets() -> list[str]:

@@ -34,7 +34,7 @@ except OutOfTime:
 """
 
 
-@pytest.mark.parametrize("seconds", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("seconds", [0.01, pytest.param(0.1, marks=pytest.mark.slow), 1.0])
 def test_the_interpreter_exits_though_a_program_was_left_behind(seconds: float) -> None:
     """Ten billion steps take ten minutes; the exit code is the script's own."""
     # What is loaded from a cache of programs may be remarked upon.

@@ -34,7 +34,9 @@ def arrows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mode, "DENSE_LIMIT", 0)
 
 
-@pytest.mark.parametrize("gradient", [tb.Taylor(1, tb.Blocks()), tb.Blend(1, tb.Blocks())], ids=str)
+@pytest.mark.parametrize(
+    "gradient", [pytest.param(tb.Taylor(1, tb.Blocks()), marks=pytest.mark.slow), tb.Blend(1, tb.Blocks())], ids=str
+)
 def test_levels_telescope_by_an_arrow(gradient: Any) -> None:
     """34 checks of four levels at 5 standard errors: a false alarm in 8e-5."""
     target, table, start = bound(coded_model(), coded_rows(60), shuffle=True)
@@ -70,6 +72,7 @@ def apart(one: tb.Result, other: tb.Result, quantity: str) -> np.ndarray:
     return np.asarray(beyond / np.hypot(a.flat_standard_error, b.flat_standard_error))
 
 
+@pytest.mark.slow
 def test_an_arrow_answers_as_a_matrix_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """32 comparisons beyond 5 standard errors, below 1e-4; codes off by one are told from the right ones."""
     rows = coded_rows(400)

@@ -142,7 +142,7 @@ def test_settings_that_make_no_sense_are_refused(settings):
 COMBINATIONS = [
     (tb.Full(), tb.Antithetic()),
     (TAYLOR, tb.Antithetic()),
-    (tb.Plain(3, tb.WithReplacement()), tb.Synchronous("union")),
+    pytest.param(tb.Plain(3, tb.WithReplacement()), tb.Synchronous("union"), marks=pytest.mark.slow),
     pytest.param(tb.Full(), tb.Synchronous("union"), marks=pytest.mark.slow),
     pytest.param(tb.ControlVariate(1, tb.Blocks()), tb.Synchronous("coin"), marks=pytest.mark.slow),
     pytest.param(tb.Blend(3, tb.WithoutReplacement()), tb.Antithetic(), marks=pytest.mark.slow),

@@ -74,7 +74,7 @@ def group_of_three():
 
 
 SLOW = [pytest.param(case, marks=pytest.mark.slow) for case in (exposures_of_all_sizes, group_of_three)]
-CASES = [exposure_in_one_row, category_of_one_row, *SLOW]
+CASES = [pytest.param(exposure_in_one_row, marks=pytest.mark.slow), category_of_one_row, *SLOW]
 
 
 @cache

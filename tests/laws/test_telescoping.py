@@ -54,7 +54,7 @@ def allowed(gradient, coupling):
 
 
 COMBINATIONS = [(g, c) for g in GRADIENTS for c in COUPLINGS if allowed(g, c)]
-# Every gradient, and one of them with every minibatch law and every coupling.
+# Every gradient, one of them with every minibatch law, and every coupling.
 QUICK = [
     tb.Full(),
     *(tb.Plain(N, sampling) for sampling in SAMPLINGS),
@@ -63,7 +63,14 @@ QUICK = [
     tb.Blend(N, tb.Blocks()),
     tb.Blend(N, tb.WithoutReplacement(), partner=tb.Plain, radius=0.5),
 ]
-COMBINATIONS = [(g, c) if g in QUICK else pytest.param(g, c, marks=pytest.mark.slow) for g, c in COMBINATIONS]
+COUPLED = tb.Plain(N, SAMPLINGS[0])
+
+
+def is_quick(gradient, coupling):
+    return gradient in QUICK and (coupling == tb.Antithetic() or gradient == COUPLED)
+
+
+COMBINATIONS = [(g, c) if is_quick(g, c) else pytest.param(g, c, marks=pytest.mark.slow) for g, c in COMBINATIONS]
 
 
 def ladder(window_steps=0):

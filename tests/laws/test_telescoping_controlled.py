@@ -22,7 +22,12 @@ COMBINATIONS = [
     pytest.param(tb.ControlVariate(1, tb.Blocks()), tb.Synchronous("coin"), False, marks=pytest.mark.slow),
     pytest.param(tb.Full(), tb.Antithetic(), False, marks=pytest.mark.slow),
     (tb.Taylor(SIZE, tb.WithReplacement()), tb.Synchronous("union"), False),
-    (tb.Blend(SIZE, tb.WithoutReplacement(), partner=tb.Plain, radius=2.0), tb.Antithetic(), False),
+    pytest.param(
+        tb.Blend(SIZE, tb.WithoutReplacement(), partner=tb.Plain, radius=2.0),
+        tb.Antithetic(),
+        False,
+        marks=pytest.mark.slow,
+    ),
 ]
 
 

@@ -147,7 +147,9 @@ def on_a_grid(name: str, rows: dict[str, Any], x: np.ndarray) -> dict[str, tuple
     }
 
 
-@pytest.mark.parametrize("name", GRID)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("beta", "weibull", "gamma"))) for name in GRID]
+)
 def test_posteriors_are_those_of_a_grid(name: str) -> None:
     """Within the tolerance of 0.02 posterior sds, of which the error is a third at the most: false alarm 1e-6."""
     rng = np.random.default_rng(5)

@@ -26,7 +26,6 @@ from tallbayes.records.ledger import open_ledger
 # More rows than one chunk, so that sums over chunks are on record while the mode is searched.
 ROWS = logistic_rows(300_000, (0.5, -0.5, 0.2))
 OPTIONS = {"tolerance": 0.003, "seed": 5, "method": tb.Anchored(batch_size=4)}
-KILLS = 6
 
 NURSERY = """
     import os, sys
@@ -121,20 +120,22 @@ def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> tuple[t
     return tb.estimate(tb.families.logistic(), ROWS, **OPTIONS), story
 
 
-def instants(story: str) -> list[int]:
-    """Numbers of transactions, three in set-up, three in tuning and the rest in sampling, drawn at random."""
+def instants(story: str, each: int) -> list[int]:
+    """Numbers of transactions, so many in set-up, in tuning and in sampling, drawn at random."""
     rng = np.random.default_rng(11)
     places = {letter: np.flatnonzero(np.array(list(story)) == letter) for letter in "stb"}
     first_pilot = int(places["t"][0])
     setup = places["s"][places["s"] < first_pilot]
-    drawn = [rng.choice(part, size, replace=False) for part, size in ((setup, 2), (places["t"], 2), (places["b"], 2))]
+    drawn = [rng.choice(part, each, replace=False) for part in (setup, places["t"], places["b"])]
     return sorted(int(place) for place in np.concatenate(drawn))
 
 
-def test_killed_runs_end_in_the_same_bits(whole: tuple[tb.Result, str], nursery: Nursery, tmp_path: Path) -> None:
+@pytest.mark.parametrize("each", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_killed_runs_end_in_the_same_bits(
+    each: int, whole: tuple[tb.Result, str], nursery: Nursery, tmp_path: Path
+) -> None:
     result, story = whole
-    chosen = instants(story)
-    assert len(chosen) == KILLS
+    chosen = instants(story, each)
     rng = np.random.default_rng(12)
     saved = []
     for number, instant in enumerate(chosen):

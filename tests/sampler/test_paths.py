@@ -198,7 +198,7 @@ COMBINATIONS = [(gradient, tb.Antithetic(), EULER) for gradient in GRADIENTS] + 
     (tb.Taylor(SIZE), tb.Synchronous("union"), EULER),
     (tb.Plain(SIZE), tb.Synchronous("coin"), EULER),
     (tb.Full(), tb.Synchronous("union"), EULER),
-    (tb.Full(), tb.Antithetic(), KINETIC),
+    pytest.param(tb.Full(), tb.Antithetic(), KINETIC, marks=pytest.mark.slow),
     (tb.Taylor(SIZE), tb.Synchronous("union"), KINETIC),
 ]
 

@@ -49,11 +49,13 @@ def test_what_float32_resolves_stays_there() -> None:
     [
         (lifted(1e-3), {"tolerance": 0.2}, "float32"),
         (lifted(1e-3), {"tolerance": 0.002}, "float64"),
-        (lifted(1.0), {"absolute_tolerance": 1e-2}, "float32"),
+        pytest.param(lifted(1.0), {"absolute_tolerance": 1e-2}, "float32", marks=pytest.mark.slow),
         pytest.param(lifted(1e-9), {"absolute_tolerance": 1e-2}, "float32", marks=pytest.mark.slow),
         (lifted(1e-9), {"relative_tolerance": 1e-2}, "float32"),
         pytest.param(lambda theta: jnp.exp(100 + theta[0]), {"tolerance": 0.1}, "float64", marks=pytest.mark.slow),
-        (lambda theta: jnp.exp(jnp.log(1e6 + theta[0])) - 1e6, {"tolerance": 0.1}, "float64"),
+        pytest.param(
+            lambda theta: jnp.exp(jnp.log(1e6 + theta[0])) - 1e6, {"tolerance": 0.1}, "float64", marks=pytest.mark.slow
+        ),
         (lambda theta: theta[0] > 0.1, {"tolerance": 0.2}, "float32"),
     ],
     ids=["coarse", "fine", "absolute", "absolute and small", "relative", "overflow", "cancels", "event"],
