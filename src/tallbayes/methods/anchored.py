@@ -167,7 +167,7 @@ class Anchored:
 
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         table, anchor = prepared.table, prepared.anchor
-        diagonal = anchor.is_diagonal
+        diagonal = anchor.is_partial
         gradient = self._gradient(diagonal)
         require_known_hessian(gradient, anchor)
         plan = self.plan(prepared.target, estimands.observables, prepared.precision, table.num_rows, diagonal)

@@ -25,6 +25,7 @@ import numpy as np
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.arrowhead import ArrowWhitening
 from tallbayes.gaussian.chain import ChainWhitening
+from tallbayes.gaussian.low_rank import LowRankWhitening
 from tallbayes.gaussian.quadrature import normal_rule, shifted
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening
 from tallbayes.model.catalogue import CATALOGUE
@@ -322,7 +323,7 @@ class Predictor:
         columns: Any = anchor.whitener
         if isinstance(columns, DenseWhitening):
             columns = anchor.whitening.T
-        elif isinstance(columns, ChainWhitening):
+        elif isinstance(columns, ChainWhitening | LowRankWhitening):
             columns = None
         elif anchor.is_diagonal and not self.kind.by_quadrature:
             # Of several heads, or a function of one's own: their columns one by one.
