@@ -100,7 +100,7 @@ class Anchor:
 
     @property
     def knows_averages(self) -> bool:
-        """Whether E grad log pi and E grad^2 log pi over the Gaussian are known exactly."""
+        """Whether E grad log pi over the Gaussian is known, and E grad^2 log pi where that is a small matrix."""
         return self.mean_gradient is not None
 
     @property
@@ -204,10 +204,12 @@ class Anchor:
         return np.eye(len(self.mode)) - self.whitening.T @ self.hessian @ self.whitening
 
     @property
-    def mean_remainder(self) -> tuple[Floats, Floats]:
-        """E r(u) = W^T E grad log pi and E grad r(u) = I + W^T E grad^2 log pi W over the Gaussian, where known."""
+    def mean_remainder(self) -> tuple[Floats, Floats | None]:
+        """E r(u) = W^T E grad log pi and E grad r(u) = I + W^T E grad^2 log pi W over the Gaussian, where known: of
+        thousands of parameters the first alone."""
         assert self.mean_gradient is not None
-        assert self.mean_hessian is not None
+        if self.mean_hessian is None:
+            return self.whitener.pull_back(self.mean_gradient), None
         bend = np.eye(len(self.mode)) - self.whitening.T @ self.mean_hessian @ self.whitening
         return self.mean_gradient @ self.whitening, (bend + bend.T) / 2
 

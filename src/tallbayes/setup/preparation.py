@@ -30,7 +30,7 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored, map_table
 from tallbayes.rows.statistics import needs_float64
 from tallbayes.rows.table import CHUNK_ROWS, Table, check_rows, make_table
-from tallbayes.setup.guide import Guide
+from tallbayes.setup.guide import Guide, MeanGuide
 from tallbayes.setup.own_rows import by_name, casting, unpacking, visible
 from tallbayes.setup.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.watch import begin_pass, count_rows
@@ -54,7 +54,7 @@ class Prepared:
     probe: Probe | None = None
     integral_error: float = 0.0
     grouping: Any = None
-    guide: Guide | None = None
+    guide: Guide | MeanGuide | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +238,7 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
     if isinstance(anchor.precision, LowRank):
         return _renewed_lines(target, table, anchor, executor)
     averages = None
-    if anchor.knows_averages and can_average(target):
+    if anchor.knows_averages and can_average(target) and not anchor.is_large:
         averages = average(target, table, anchor.mode, anchor.whitening, executor)
     here = averages.here if averages else expand(target, table, anchor.mode, executor, curvature=curvature_kept(anchor))
     apart = _apart(anchor, here.gradient, here.hessian)
