@@ -321,7 +321,10 @@ class Predictor:
     def _rule(self) -> LaplaceRule:
         anchor = self.posterior.anchor
         columns: Any = anchor.whitener
-        if isinstance(columns, DenseWhitening):
+        if anchor.is_wide and isinstance(self.kind, OwnResponse):
+            # Of a function of one's own each of thousands of columns would be a derivative for every row.
+            columns = None
+        elif isinstance(columns, DenseWhitening):
             columns = anchor.whitening.T
         elif isinstance(columns, ChainWhitening | LowRankWhitening):
             columns = None
