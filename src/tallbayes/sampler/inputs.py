@@ -20,8 +20,10 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
 
 SLAB_ROWS = 4
-# Where a step costs as much as thousands of rows.
-LONG_SLAB_ROWS = 64
+# Where a step costs as much as thousands of rows; and where the sum of a slab has tens of thousands of numbers itself,
+# since a row of a model of one's own is differentiated in all of them.
+LONG_SLAB_ROWS, LONGEST_SLAB_ROWS = 64, 1_024
+LONGEST_FROM = 8_192
 LONG_STEP_FROM = 256
 # Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
 STEP_OVERHEAD = 4
@@ -86,6 +88,8 @@ class Centre(NamedTuple):
     @property
     def slab_rows(self) -> int:
         """Rows of a batch that are read together."""
+        if isinstance(self.whitening, ChainWhitening) and self.mode.size >= LONGEST_FROM:
+            return LONGEST_SLAB_ROWS
         wide = is_long_step(self.mode.size, isinstance(self.whitening, DenseWhitening | ChainWhitening))
         return LONG_SLAB_ROWS if wide or isinstance(self.hessian, Arrowhead) else SLAB_ROWS
 
