@@ -159,10 +159,10 @@ class Anchored:
         of thousands of parameters those of the means."""
         anchor, target = prepared.anchor, prepared.target
         means = anchor.is_wide and estimands.observables.moments and target.reports_itself
-        known = not means and anchor.likelihood_hessian is None
-        if known or anchor.knows_averages or not follows(self.dynamics) or self.control is False:
+        neither = not means and anchor.likelihood_hessian is None
+        if neither or anchor.knows_averages or not follows(self.dynamics) or self.control is False:
             return prepared
-        problem = self.problem(prepared, estimands, seed)
+        problem = replace(self, control=None).problem(prepared, estimands, seed)
         if not problem.plan.slabs:
             return prepared
         begin("control")

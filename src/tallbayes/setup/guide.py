@@ -104,9 +104,9 @@ class MeanGuide:
 
     def values(self, size: int, pairs: tuple[tuple[int, int], ...]) -> Moments:
         """C(u, r) of so many observables, of which the parameters themselves come first and no other is controlled."""
-        beyond = (0, size - len(self.moved.mean))
-        parts = self.moved.mean, self.moved.sum2, self.moved.sum3, self.moved.sum4
-        return Moments(self.moved.count, *(np.pad(part, beyond) for part in parts), pairs, np.zeros(len(pairs)))
+        beyond, known = (0, size - len(self.moved.mean)), self.moved
+        mean, *sums = (np.pad(part, beyond) for part in (known.mean, known.sum2, known.sum3, known.sum4))
+        return Moments(known.count, mean, sums[0], sums[1], sums[2], pairs, np.zeros(len(pairs)))
 
 
 @dataclass(frozen=True, eq=False)
