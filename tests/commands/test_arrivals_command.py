@@ -67,7 +67,7 @@ def test_every_file_is_a_day_once(watched, capsys):
 
 
 def test_a_day_is_foretold_by_the_day_before_it(watched):
-    """Nothing is random: the posterior is that of the day before, to what a file keeps of it; the first fit's is another."""
+    """Nothing is random: the posterior is that of the day before, as a file keeps it; that of the fit is another."""
     place, run, _ = watched
     told = tb.history(run).days[2].foretold
     first = tb.fit(FORMULA, place / "day00.csv", tolerance=float(TOLERANCE), method=tb.Anchored())
