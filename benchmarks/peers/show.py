@@ -21,7 +21,7 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from peers import laws  # noqa: E402
+from peers import beyond, laws  # noqa: E402
 from tallbayes.experiments import style  # noqa: E402
 
 OURS = "tallbayes"
@@ -394,15 +394,21 @@ def strict(value: Any) -> Any:
 
 
 def write(folder: Path, name: str, get: Callable[[str], Any] | None = None) -> str:
-    """Tables, summary and plots of what is stored; `get` tells the truth of a problem. Returns the tables."""
+    """Tables, summary and plots of what is stored; `get` tells the truth of a problem. Returns the tables.
+
+    Where none of the posteriors has run, these are of the mixed and wide ones, and no file is written.
+    """
     if get is None:
         from peers.truths import get
-    rows = read(folder / f"{name}.jsonl")
+    path = folder / f"{name}.jsonl"
+    if not path.exists():
+        return "\n".join(beyond.tables(folder, name))
+    rows = read(path)
     truths = {problem: get(problem) for problem in dict.fromkeys(row["problem"] for row in rows)}
     runs = [summarise(row, truths[row["problem"]]) for row in rows]
     problems = {problem: [run for run in runs if run["problem"] == problem] for problem in truths}
     figures = draw(problems, folder, name)
-    text = page(problems, truths, rows, figures)
+    text = page(problems, truths, rows, figures) + "\n".join([*beyond.tables(folder, name), ""])
     (folder / f"{name}.md").write_text(text)
     summary = {"goal": laws.GOAL, "commits": sorted({row["commit"] for row in rows}), "runs": runs}
     document = folder / f"{name}.json"
