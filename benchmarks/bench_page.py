@@ -16,7 +16,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from peers import beyond, show
+from peers import beyond
+
+from tallbayes.experiments import style
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -88,7 +90,9 @@ def who_is_ahead(runs: Runs) -> str:
             ratios.append(best / ours)
     text = f"tallbayes is ahead of every peer on {len(ratios)} of {len(ratios) + len(behind)} posteriors"
     if ratios:
-        text += f", {min(ratios):.1f} to {max(ratios):.0f} times quicker than the quickest of them"
+        text += (
+            f", {beyond.digits(min(ratios))} to {beyond.digits(max(ratios))} times quicker than the quickest of them"
+        )
     return text + (f"; behind on {', '.join(behind)}." if behind else ".") + from_fresh(runs)
 
 
@@ -164,13 +168,13 @@ def written(text: str, files: Sequence[str] = ()) -> str:
 
 def draw(runs: Runs) -> Any:
     """A line a posterior: seconds of every contestant, ours filled."""
-    figure, (ax,) = show.style.new_figure(1, height=4.6)
+    figure, (ax,) = style.new_figure(1, height=4.6)
     figure.set_size_inches(7.2, 4.6)
     places = list(range(len(runs)))[::-1]
     for number, (name, told) in enumerate(COLUMNS.items()):
         points = [(seconds_of(own.get(name)), y) for own, y in zip(runs.values(), places, strict=True)]
         points = [point for point in points if point[0] < float("inf")] or [(float("nan"), 0)]
-        look = show.style.mark(number) | {"markersize": 8.0 if name == OURS else 5.5, "linestyle": ""}
+        look = style.mark(number) | {"markersize": 8.0 if name == OURS else 5.5, "linestyle": ""}
         face = {} if name == OURS else {"markerfacecolor": "white"}
         ax.plot(*zip(*points, strict=True), label=told, zorder=3 if name == OURS else 2, **(look | face))
     ax.set(xscale="log", xlabel="seconds until every mean is right to 1% of its sd, warm")
@@ -181,5 +185,5 @@ def draw(runs: Runs) -> Any:
 
 def rewrite(files: Sequence[str] = ()) -> None:
     text = PAGE.read_text()
-    show.style.save_svg(draw(runs_of(load(files or files_of(text)))), PICTURE)
+    style.save_svg(draw(runs_of(load(files or files_of(text)))), PICTURE)
     PAGE.write_text(written(text, files))
