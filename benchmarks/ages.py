@@ -207,12 +207,12 @@ def content_of(path: Path) -> str:
 def changed(name: str, source: Path = SOURCE) -> list[str]:
     """Packages that are not as they were when a file of results was measured: none, if it is as new as the code.
 
-    Nothing but "?" if the file has no age, or one of other contents.
+    Nothing but "?" if the file has no age, or one of other contents, or is not there.
     """
     if not FIGURES[name].packages:
         return []
     known = read(name)
-    if known.get("content") != content_of(RESULTS / name):
+    if not (RESULTS / name).exists() or known.get("content") != content_of(RESULTS / name):
         return ["?"]
     now = method(name, source, "")["packages"]
     seen = [each.get("packages", {}) for part in known["parts"].values() for each in (part or [{}])]
@@ -284,9 +284,8 @@ def main() -> None:
     parser.add_argument("files", nargs="*", help="default: those without an age")
     given = parser.parse_args()
     if given.command == "adopt":
-        for name in given.files or [
-            each for each in FIGURES if read(each).get("content") != content_of(RESULTS / each)
-        ]:
+        there = [each for each in FIGURES if (RESULTS / each).exists()]
+        for name in given.files or [each for each in there if read(each).get("content") != content_of(RESULTS / each)]:
             adopt(name)
     print(show())
 

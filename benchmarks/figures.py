@@ -77,6 +77,8 @@ FIGURES = {
     "throughput.json": Figure("make bench-throughput", ("model", "sampler")),
     "truths.json": Figure("make bench", ()),
     "wide.json": Figure("make bench-wide", FORMULA),
+    "wide_nuts.json": Figure("python benchmarks/wide_nuts.py", ()),
+    "wide_reference.json": Figure("python benchmarks/wide_reference.py", ()),
     "workflow_answers.json": Figure("make bench-effects", MIXED),
 }
 # Drawn from the results of the same name, or of the name given.

@@ -91,7 +91,7 @@ def test_a_chain_is_found_and_is_the_hessian(last: bool) -> None:
 def test_links_beyond_the_next_block_are_no_chain() -> None:
     target, table, start = placed(strengths(reach=2))
     assert chain_order(target, table, start) is None
-    assert find_anchor(target, table, start, dense_limit=0).is_diagonal
+    assert find_anchor(target, table, start, dense_limit=0).is_partial
     blocks = chain_order(*placed(strengths()))
     assert expand_chain(Survey(target, table, None, Curvature.NONE), start, blocks) is None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -21,6 +22,7 @@ from tallbayes.anchor.wide.curvature import hessian_product, minus_hessian, roun
 from tallbayes.anchor.wide.means import fits, means_of
 from tallbayes.gaussian.roots import inverse_factor, inverse_root
 from tallbayes.model.model import Target, bind
+from tallbayes.posterior.predictor import OwnResponse, make_predictor
 from tallbayes.rows.table import Table, check_rows, make_table
 
 MODELS: dict[str, tuple[Any, Any]] = {
@@ -148,6 +150,10 @@ def test_what_it_takes_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not fits(10**7)
 
 
+def chances_of_three(vector: Any, row: Any) -> Any:
+    return jax.nn.softmax(jnp.pad(vector.reshape(2, 3) @ row["x"], (1, 0)))
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("wide")
 def test_an_answer_is_that_of_few_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +163,21 @@ def test_an_answer_is_that_of_few_parameters(monkeypatch: pytest.MonkeyPatch) ->
     y = (x @ np.array([[0.0, 1.0, -1.0], [0.0, 0.5, 1.0], [0.0, 0.0, 0.3]]) + rng.gumbel(size=(20_000, 3))).argmax(1)
     given = {"x": x, "y": y}
     model = tb.families.multinomial(3)
-    found = tb.estimate(model, given, ["mean", "sd"], tolerance=0.05, method=tb.Anchored())
+    found = tb.estimate(model, given, ["mean", "sd"], tolerance=0.05, method=tb.Anchored(precision="float64"))
     assert found.converged
     assert isinstance(found.anchor, Anchor)
     assert found.anchor.is_wide
+    # The means of its control were drawn for that tolerance.
+    assert found.anchor.knows_averages
+    with pytest.raises(tb.InputError, match="drawn for that of the run"):
+        found.extend(tolerance=1e-7)
+    # By a function of one's own, without a derivative for every column of W, as by the family.
+    rows = {"x": x[:40]}
+    own = make_predictor(found.posterior, OwnResponse(chances_of_three), rows)
+    assert own._rule.columns is None
+    there, expected = own.all(rows), found.predict(x[:40])
+    assert np.abs((there.mean - expected.mean) / expected.sd).max() < 0.1
+    assert np.abs(there.sd / expected.sd - 1).max() < 0.1
     assert "a matrix of 6 parameters" in found.anchor.note
     monkeypatch.setattr(anchors, "WIDE_FROM", 2_000)
     monkeypatch.setattr(mode, "WIDE_FROM", 2_000)

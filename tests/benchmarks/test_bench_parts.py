@@ -97,8 +97,8 @@ def test_ours_beside_what_is_published() -> None:
     cells = beyond.wide_cells(row, beyond.UBUBU["mnist"])
     assert cells == ["0.25", "0.040", "332, 3.45, 0.83, 0.19", "0.50, 0.92", "5.0"]
     told = beyond.beside_ububu({"mnist": row})
-    assert "behind, 0.25 against 0.19" in told
-    assert "its predictions: ahead, 0.50 against 0.92" in told
+    assert "0.25 by RMSE and 0.040 by standard error against 0.19" in told
+    assert "its predictions 0.50 by RMSE against 0.92" in told
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,16 @@ def test_every_file_is_a_day_once(watched, capsys):
     assert capsys.readouterr().out.startswith("day,rows,name,mean,mean_error")
 
 
+def test_a_day_is_foretold_by_the_day_before_it(watched):
+    """Nothing is random: the posterior is that of the day before, as a file keeps it; that of the fit is another."""
+    place, run, _ = watched
+    told = tb.history(run).days[2].foretold
+    first = tb.fit(FORMULA, place / "day00.csv", tolerance=float(TOLERANCE), method=tb.Anchored())
+    yesterday, last = first.update(place / "day01.csv"), place / "day02.csv"
+    assert told.score == pytest.approx(yesterday.foretell(last).score, rel=1e-5)
+    assert told.score != pytest.approx(first.foretell(last).score, rel=1e-4)
+
+
 def test_the_answer_is_that_of_all_rows(watched, tmp_path):
     """Within five of the errors of both, sds apart: 1e-6 for four coefficients; without the last file it is not."""
     place, run, _ = watched

@@ -4,8 +4,9 @@
     theta = theta_0 + W z,   W W^T = H^-1
 
 The mode need not be exact to the last digit: its gradient stays in every drift. With very many parameters H is an
-arrowhead where a category has most of them, and else its diagonal alone, held as a vector: a valid whitening, but
-correlations are lost (see `Anchor.note`).
+arrowhead where a category has most of them, a chain where they stand in time, and else its diagonal with the few lines
+beside it that a sketch shows, or alone, held as a vector: a valid whitening, but correlations are lost (see
+`Anchor.note`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
 from tallbayes.gaussian.chain import Chain, ChainWhitening
+from tallbayes.gaussian.low_rank import LowRank, LowRankWhitening
 from tallbayes.gaussian.roots import inverse_root, row_squares
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
 from tallbayes.moments import Floats
@@ -30,7 +32,8 @@ class Derived:
     """Roots and inverses of an anchor's matrices, which another number of threads may round otherwise.
 
     Of an arrowhead they are those of S, what is left of its corner; the rest is divisions. Of thousands of parameters
-    it is the root alone, of a chain the inverses of its blocks' factors.
+    it is the root alone, of a chain the inverses of its blocks' factors, of a diagonal with lines
+    nothing but divisions.
     """
 
     factor: Floats | None
@@ -58,12 +61,12 @@ class Anchor:
     mode: Floats
     likelihood_gradient: Floats
     likelihood_hessian: Floats | Arrowhead | None
-    precision: Floats | Arrowhead | Chain
+    precision: Floats | Arrowhead | Chain | LowRank
     log_density: float
     passes: float
     num_rows: int
     gradient: Floats
-    hessian: Floats | Arrowhead | Chain | None = None
+    hessian: Floats | Arrowhead | Chain | LowRank | None = None
     has_mode: bool = True
     mean_gradient: Floats | None = None
     mean_hessian: Floats | None = None
@@ -99,7 +102,7 @@ class Anchor:
 
     @property
     def knows_averages(self) -> bool:
-        """Whether E grad log pi and E grad^2 log pi over the Gaussian are known exactly."""
+        """Whether E grad log pi over the Gaussian is known, and E grad^2 log pi where that is a small matrix."""
         return self.mean_gradient is not None
 
     @property
@@ -114,8 +117,14 @@ class Anchor:
 
     @property
     def is_large(self) -> bool:
-        """Whether there are too many parameters for what asks for matrices beside H: that, or a chain of blocks."""
-        return self.is_wide or isinstance(self.precision, Chain)
+        """Whether there are too many parameters for what asks for matrices beside H: that, a chain of blocks, or a
+        diagonal with lines."""
+        return self.is_wide or isinstance(self.precision, Chain | LowRank)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether H is known in part: by its diagonal, or by that and a few lines."""
+        return self.is_diagonal or isinstance(self.precision, LowRank)
 
     @property
     def prior_hessian(self) -> Floats | None:
@@ -134,6 +143,12 @@ class Anchor:
         if isinstance(self.precision, Chain):
             length, block = self.precision.diagonals_of_blocks.shape[:2]
             return f"precision: a chain of {length:,} blocks of {block:,} parameters, each with links to the next alone"
+        if isinstance(self.precision, LowRank):
+            kept = self.precision.lines.shape[1]
+            return (
+                f"precision: a diagonal of {len(self.mode):,} and {kept:,} lines beside it, as a sketch of the "
+                "Hessian's products shows them; what it misses contracts slower, and Laplace's sds lack it"
+            )
         if self.is_wide:
             d = len(self.mode)
             return f"precision: a matrix of {d:,} parameters, {8e-9 * d**2:.1f} GB, and its root of the same size"
@@ -152,9 +167,9 @@ class Anchor:
             return self.derived.factor
         if isinstance(self.precision, Arrowhead):
             return np.linalg.cholesky(self.precision.schur)
-        if isinstance(self.precision, Chain):
-            # A chain has its own, block by block: no matrix of all of it is asked for.
-            raise TypeError("a chain has no factor that is a matrix")
+        if isinstance(self.precision, Chain | LowRank):
+            # They have their own, block by block or line by line: no matrix of all of it is asked for.
+            raise TypeError(f"a {type(self.precision).__name__} has no factor that is a matrix")
         return np.sqrt(self.precision) if self.is_diagonal else np.linalg.cholesky(self.precision)
 
     @cached_property
@@ -164,6 +179,8 @@ class Anchor:
             return self.derived.whitening
         if isinstance(self.precision, Chain):
             return np.asarray(ChainWhitening.of(self.precision).inverses)
+        if isinstance(self.precision, LowRank):
+            return np.asarray(1 / self.precision.scale)
         if self.is_wide:
             return inverse_root(np.asarray(self.precision))
         return 1 / self.factor if self.is_diagonal else np.ascontiguousarray(np.linalg.inv(self.factor).T)
@@ -175,6 +192,8 @@ class Anchor:
             return ArrowWhitening.of(self.precision, self.whitening)
         if isinstance(self.precision, Chain):
             return ChainWhitening.of(self.precision, self.whitening)
+        if isinstance(self.precision, LowRank):
+            return LowRankWhitening(self.precision)
         return (DiagonalWhitening if self.is_diagonal else DenseWhitening)(self.precision, self.whitening)
 
     @cached_property
@@ -192,14 +211,15 @@ class Anchor:
         return self.knows_averages or self.third is not None
 
     @property
-    def mean_remainder(self) -> tuple[Floats, Floats]:
-        """E r(u) = W^T E grad log pi and E grad r(u) = I + W^T E grad^2 log pi W over the Gaussian, where known; where
-        third derivatives are, those of W^T T(W u, W u) / 2 alone."""
+    def mean_remainder(self) -> tuple[Floats, Floats | None]:
+        """E r(u) = W^T E grad log pi and E grad r(u) = I + W^T E grad^2 log pi W over the Gaussian, where known: of
+        thousands of parameters the first alone, and where third derivatives are known those of W^T T(W u, W u) / 2."""
         if self.third is not None:
             pushed = np.tensordot(self.third, self.covariance, 2) / 2
             return pushed @ self.whitening, np.zeros_like(self.whitening)
         assert self.mean_gradient is not None
-        assert self.mean_hessian is not None
+        if self.mean_hessian is None:
+            return self.whitener.pull_back(self.mean_gradient), None
         bend = np.eye(len(self.mode)) - self.whitening.T @ self.mean_hessian @ self.whitening
         return self.mean_gradient @ self.whitening, (bend + bend.T) / 2
 
@@ -213,7 +233,7 @@ class Anchor:
     @cached_property
     def sd(self) -> Floats:
         """Laplace's standard deviation of every parameter."""
-        if isinstance(self.precision, Arrowhead | Chain):
+        if isinstance(self.precision, Arrowhead | Chain | LowRank):
             return np.sqrt(self.whitener.variances)
         if self.is_wide:
             return np.sqrt(row_squares(self.whitening))

@@ -29,10 +29,11 @@ from tallbayes.anchor.sums import (
     shapes_of_sums,
     third_sums,
 )
-from tallbayes.anchor.wide.curvature import minus_hessian
+from tallbayes.anchor.wide.curvature import minus_hessian, prior_products
 from tallbayes.errors import NoConvergenceError, NonFiniteError, explain
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.chain import Chain
+from tallbayes.gaussian.low_rank import LowRank
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.programs.compilation import compiled
@@ -52,6 +53,8 @@ PIECE_SECONDS = 0.2
 PRIOR_DRAWS, MOST_PRIOR_NUMBERS = 2**12, 2**24
 MOST_GROWTH = 16.0
 ARROW_ROUNDING = 1e-9
+# Of a prior's Hessian that is more than its diagonal: on average over probes an entry errs by the rest of its row.
+PROBES, MOST_PRODUCTS = 32, 20_000
 # Of so many the prior's Hessian takes no time at all, however it is compiled.
 FEW_PARAMETERS = 64
 
@@ -75,7 +78,7 @@ class Expansion:
     @property
     def is_curved(self) -> bool:
         """Whether any curvature was asked for."""
-        return isinstance(self.hessian, Arrowhead | Chain) or self.hessian.ndim > 0
+        return isinstance(self.hessian, Arrowhead | Chain | LowRank) or self.hessian.ndim > 0
 
     @property
     def is_finite(self) -> bool:
@@ -335,9 +338,24 @@ def _prior(target: Target, theta: Floats, curvature: Curvature) -> list[Any]:
         signs = np.random.default_rng(0).choice([-1.0, 1.0], theta.size)
         terms = compiled(prior_probe)(target, point, signs)
         value, gradient, diagonal = (np.asarray(term) for term in terms)
-    # A diagonal probed through correlations can have the wrong sign: kept at zero, where it adds nothing.
-    kept = np.minimum(diagonal, 0.0) if curvature is Curvature.DIAGONAL else np.zeros(())
-    return [value, gradient, kept]
+    if curvature is not Curvature.DIAGONAL:
+        return [value, gradient, np.zeros(())]
+    # Probed through correlations it can have the wrong sign: kept at zero, where it adds nothing.
+    return [value, gradient, np.minimum(_prior_diagonal(target, theta, diagonal), 0.0)]
+
+
+def _prior_diagonal(target: Target, theta: Floats, probed: Floats) -> Floats:
+    """As one probe shows it where another agrees, which is then all of the Hessian; else by a product for each of them,
+    or on average over probes where that takes too long."""
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], (PROBES, theta.size))
+    second = signs[0] * prior_products(target, theta, signs[:1])[0]
+    if np.all(np.abs(second - probed) <= ARROW_ROUNDING * (np.abs(second) + np.abs(probed))):
+        return probed
+    if theta.size <= MOST_PRODUCTS:
+        firsts = range(0, theta.size, PROBES)
+        parts = (prior_products(target, theta, np.eye(PROBES, theta.size, first)) for first in firsts)
+        return np.concatenate([np.diagonal(part, first) for first, part in zip(firsts, parts, strict=True)])
+    return np.asarray((signs * prior_products(target, theta, signs)).mean(axis=0))
 
 
 def _prior_as_arrow(target: Target, point: Any) -> list[Any]:

@@ -152,7 +152,7 @@ def reported_sd(target: Target, anchor: Anchor, units: Any) -> Floats:
 
 def _is_large(anchor: Anchor) -> bool:
     """Whether there are thousands of parameters."""
-    return anchor.is_wide or isinstance(anchor.precision, Arrowhead) or len(anchor.mode) > MOST_COLUMNS
+    return anchor.is_large or isinstance(anchor.precision, Arrowhead) or len(anchor.mode) > MOST_COLUMNS
 
 
 def _columns(anchor: Anchor) -> Iterator[Floats]:

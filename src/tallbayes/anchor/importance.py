@@ -61,6 +61,9 @@ MOST_WHITENED = 128
 # Of thousands of parameters the leverages are those of so many draws.
 SKETCHED = 32
 LARGEST = 1e30
+# Rows times parameters of a model of one's own, each of whose rows is differentiated in all of them: beyond, a look at
+# every row takes longer than paths do.
+MOST_OWN = 2**29
 
 
 def list_rows(
@@ -83,6 +86,8 @@ def _list_by_size(
 
     With a `folder` the list is made there, in bounded memory and with a second pass.
     """
+    if target.predictor is None and anchor.is_large and table.num_rows * len(anchor.mode) > MOST_OWN:
+        return None
     bound, shape = Bound(target, table), _shape_of(anchor)
     if folder is None:
         found = list(_over_chunks(executor, sizes, bound, shape))

@@ -31,11 +31,12 @@ from tallbayes.anchor.ascent import Propose, climb
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite, ties_levels
 from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
-from tallbayes.anchor.wide.climb import find_chain_anchor, find_wide_anchor
+from tallbayes.anchor.wide.climb import find_chain_anchor, find_lines_anchor, find_wide_anchor
 from tallbayes.anchor.wide.means import fits
 from tallbayes.errors import PosteriorError
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.chain import Chain
+from tallbayes.gaussian.low_rank import LowRank
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
@@ -73,16 +74,17 @@ def find_anchor(
     """Climb to the mode; raise a PosteriorError that says what is wrong where there is none.
 
     `executor`: threads of this process. Where a category has most of very many parameters the anchor's precision is an
-    arrowhead; beyond `dense_limit` of any others it is a diagonal. A `rough` one is within half an sd where rows are
-    many, for whoever moves on from there or settles it.
+    arrowhead; beyond `dense_limit` of any others it is a chain, or a diagonal with lines or alone. A `rough` one is
+    within half an sd where rows are many, for whoever moves on from there or settles it.
     """
     curvature = curvature_of(target, start, dense_limit)
     if curvature is Curvature.WIDE:
         return find_wide_anchor(Survey(target, table, executor, Curvature.NONE), start, _close(table.num_rows))
     if curvature is Curvature.NONE:
-        found = find_chain_anchor(Survey(target, table, executor, curvature), start, _close(table.num_rows))
-        if found is not None:
-            return found
+        for find in (find_chain_anchor, find_lines_anchor):
+            found = find(Survey(target, table, executor, curvature), start, _close(table.num_rows))
+            if found is not None:
+                return found
     survey = Survey(target, table, executor, curvature)
     route: Callable[..., Expansion] = _climb_diagonal if curvature is Curvature.NONE else _climb_newton
     if rough and curvature is Curvature.DENSE and table.num_rows > FEW_ROWS:
@@ -184,7 +186,7 @@ def anchor_at(here: Expansion, passes: float, num_rows: int) -> Anchor:
     precision, known = here.hessian, here.likelihood_hessian
     if isinstance(precision, Arrowhead):
         precision = precision.symmetric
-    elif isinstance(precision, Chain) or precision.ndim == 1:
+    elif isinstance(precision, Chain | LowRank) or precision.ndim == 1:
         known = None
     elif known is not None:
         precision = (precision + precision.T) / 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -22,6 +23,7 @@ from tallbayes.commands.commands import fit_on_record, print_run, watched
 from tallbayes.commands.days_on_disk import gone_on_disk, keep_on_disk, replayed_on_disk, tidied_on_disk
 from tallbayes.errors import InputError, ResultFileError, explain
 from tallbayes.results.result import Result
+from tallbayes.results.result_file import load
 from tallbayes.results.run_folder import RESULT, SETTINGS, read_settings
 from tallbayes.results.verdict import is_success
 from tallbayes.rows.segments.redo import HEADER
@@ -106,7 +108,6 @@ class RunDays:
     @classmethod
     def open(cls, folder: Path, options: argparse.Namespace) -> RunDays:
         """A run as it is on disk: the fit it began with out of its ledger, and the rows of all its days read again."""
-        from tallbayes.arrivals.doors import GivenRows, standing_on
         from tallbayes.arrivals.history import DAYS, Day, read_days, write_day
 
         settings = read_settings(folder / SETTINGS)
@@ -120,12 +121,7 @@ class RunDays:
             data = Path(settings["data"])
             write_day(folder, Day.of(first, 0, source=str(data), digest=_digest(data), when=_now()))
         days = read_days(folder)
-        given = []
-        for day in days[1:]:
-            source = _same_file(day)
-            given.append((GivenRows(source, new_levels=day.new_levels), day.withdrawn > 0))
-        result = standing_on(first, given) if given else first
-        return cls(folder, options, settings, result, days)
+        return cls(folder, options, settings, _on_all_days(first, folder, days), days)
 
     @classmethod
     def begin(cls, folder: Path, file: Path, options: argparse.Namespace) -> RunDays:
@@ -177,14 +173,47 @@ class RunDays:
         return replace(self, result=result, days=(*self.days, day))
 
 
+def _on_all_days(first: Result, folder: Path, days: Sequence[Any]) -> Result:
+    """The result of the last day, standing on the rows of all of them: as it was kept, or answered again where it was
+    not, and where there are groups, whose rows nobody else can put beside it."""
+    from tallbayes.arrivals.disk.again import on_standing
+    from tallbayes.arrivals.doors import GivenRows, standing_on
+    from tallbayes.arrivals.standing import Carried
+
+    given = [(GivenRows(_same_file(day), new_levels=day.new_levels), day.withdrawn > 0) for day in days[1:]]
+    if not given:
+        return first
+    kept = _kept_of(folder, days[-1])
+    if kept is not None:
+        found = standing_on(first, given)
+        if isinstance(found.standing, Carried):
+            door: Any = found.door
+            return on_standing(kept, found.standing, door)
+    (last, gone), before = given[-1], standing_on(first, given[:-1])
+    return before.without(last.rows) if gone else before.update(last.rows, new_levels=last.new_levels)
+
+
+def _kept_of(folder: Path, day: Any) -> Result | None:
+    """The result in the folder if it is that of the day, and not of one that never came to be."""
+    from tallbayes.arrivals.history import Day
+
+    try:
+        kept = load(folder / RESULT)
+    except ResultFileError:
+        return None
+    own = Day.of(kept, day.number)
+    return kept if (own.rows, own.coefficients) == (day.rows, day.coefficients) else None
+
+
 def with_days(result: Result, folder: Path) -> Result:
     """A run's result with the rows of all its days, so that it can answer what needs them."""
     from tallbayes.arrivals.disk.again import on_standing
+    from tallbayes.arrivals.standing import Carried
 
     stream = RunDays.open(folder, argparse.Namespace(quiet=True))
     standing: Any = stream.result.standing
     door: Any = stream.result.door
-    return on_standing(result, standing, door)
+    return on_standing(result, standing, door) if isinstance(standing, Carried) else stream.result
 
 
 def replay(options: argparse.Namespace) -> int:

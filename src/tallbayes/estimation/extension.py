@@ -85,6 +85,15 @@ def _goal(before: Answered, changes: Changes) -> Goal:
                 "tb.estimate(..., method=tb.Multilevel(precision='float64')) with this tolerance",
             )
         )
+    finest, guide = Accuracy(kind, size).finest, prepared.guide
+    if guide is not None and max(float(each.max()) for each in guide.errors(prepared.anchor)) ** 2 > finest**2 / 4:
+        raise InputError(
+            explain(
+                "a tolerance that the means of the control allow, which were drawn for that of the run",
+                f"{kind}={size}, too fine for them",
+                "tb.estimate(..., anchor=result.anchor) with this tolerance",
+            )
+        )
     return goal
 
 

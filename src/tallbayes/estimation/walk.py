@@ -84,8 +84,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
         handed_over = found
     folder = hired.folder if asked.stored is not None else None
     prepared = method.prepare(prepared, workers, folder, not (search[0] or asked.one_of_several))
-    if known.guide is not None:
-        prepared = known.guide(prepared, estimands, asked.seed, asked.accuracy.finest)
+    if known.guide is not None or prepared.anchor.is_wide:
+        prepared = (known.guide or method.guided)(prepared, estimands, asked.seed, asked.accuracy.finest)
     problem = method.problem(prepared, estimands, asked.seed)
     _require_affordable(asked, method.least_evaluations(problem))
     run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import Context
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tallbayes.errors import MethodError, explain
 from tallbayes.estimator.adaptive import run_multilevel
 from tallbayes.estimator.estimands import Estimands
 from tallbayes.estimator.foresight import PILOT_PATHS
-from tallbayes.estimator.ladder import FIRST_STEPS, WINDOWS, Choices, Ladder, batch_sizes_up_to
+from tallbayes.estimator.ladder import BATCH_FACTOR, FIRST_STEPS, WINDOWS, Choices, Ladder, batch_sizes_up_to
 from tallbayes.estimator.levels import BLOCK_PATHS
 from tallbayes.estimator.run import Run
 from tallbayes.methods.attempts import run_attempts
@@ -35,16 +35,18 @@ from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.paths import Plan
 from tallbayes.sampler.roles import Coupling, Dynamics, GradientEstimator
 from tallbayes.setup.balancing import BALANCED, MODE, Wish, likely_controlled
-from tallbayes.setup.guide import Guide, guided_level
+from tallbayes.setup.guide import Guide, MeanGuide, guided_level
 from tallbayes.setup.preparation import Placed, Prepared, with_listing, with_probe
 from tallbayes.setup.quantities import touched_by
 from tallbayes.setup.tail_variances import tails_of
-from tallbayes.watch import aside, begin
+from tallbayes.watch import aside, begin, look
 from tallbayes.workers.executors import Executor
 
 MOST_WINDOW = 256
 # Pairs of a guide: rows of each, the first and the most of them, and the share of the variance that a tolerance allows.
 GUIDE_ROWS, FIRST_PAIRS, MOST_PAIRS, GUIDE_SHARE = 4, 2**10, 2**13, 0.3
+# Of thousands of parameters a pair reads as many rows as its products with W take time.
+FIRST_LONG_PAIRS = 2**8
 
 
 @dataclass(frozen=True)
@@ -153,21 +155,29 @@ class Anchored:
         return prepared
 
     def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:
-        """With a control whose means are estimated, where they are not known and can be well enough."""
-        anchor, dense = prepared.anchor, prepared.anchor.likelihood_hessian is not None
-        if not (dense and not anchor.knows_control and follows(self.dynamics) and self.control is not False):
+        """With a control whose means are estimated, where they are not known and can be well enough: all of them, or
+        of thousands of parameters those of the means."""
+        anchor, target = prepared.anchor, prepared.target
+        means = anchor.is_wide and estimands.observables.moments and target.reports_itself
+        neither = not means and anchor.likelihood_hessian is None
+        if neither or anchor.knows_control or not follows(self.dynamics) or self.control is False:
             return prepared
-        problem = self.problem(prepared, estimands, seed)
+        problem = replace(self, control=None).problem(prepared, estimands, seed)
         if not problem.plan.slabs:
             return prepared
         begin("control")
-        found, enough = aside(_guide_of, problem.with_choice(problem.ladder, GUIDE_ROWS), anchor, tolerance)
+        rows = GUIDE_ROWS
+        if means:
+            rows = min(
+                BATCH_FACTOR ** round(np.log(problem.step_overhead) / np.log(BATCH_FACTOR)), problem.largest_batch
+            )
+        found, enough = aside(_guide_of, problem.with_choice(problem.ladder, rows), anchor, tolerance)
         prepared = replace(prepared, setup_evaluations=prepared.setup_evaluations + found.rows_read)
         return replace(prepared, anchor=found.known_by(anchor), guide=found) if enough else prepared
 
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         table, anchor = prepared.table, prepared.anchor
-        diagonal = anchor.is_diagonal
+        diagonal = anchor.is_partial
         gradient = self._gradient(diagonal)
         require_known_hessian(gradient, anchor)
         plan = self.plan(prepared.target, estimands.observables, prepared.precision, table.num_rows, diagonal)
@@ -231,24 +241,31 @@ def with_gaussian(run: Run, prepared: Prepared, notes: Notes) -> None:
         run.tails = aside(tails_of, target, estimands, anchor, units, prepared.probe)
 
 
-def _guide_of(problem: Problem, anchor: Anchor, tolerance: float) -> tuple[Guide, bool]:
+def _guide_of(problem: Problem, anchor: Anchor, tolerance: float) -> tuple[Guide | MeanGuide, bool]:
     """Pairs until the means of the control are known to a part of the tolerance, and whether they are: or else that
     takes too many."""
 
-    def drawn(first: int, stop: int) -> Guide:
-        blocks = range(first // BLOCK_PATHS, stop // BLOCK_PATHS)
-        parts = np.concatenate([problem.remainders(block) for block in blocks])
-        return Guide.of(parts, GUIDE_ROWS * len(parts))
+    def of(block: int) -> Any:
+        found, read = problem.remainders(block), BLOCK_PATHS * problem.batch_size
+        return MeanGuide.of(anchor, found, read) if anchor.is_wide else Guide.of(found, read)
 
-    found = drawn(0, FIRST_PAIRS)
+    def drawn(first: int, stop: int) -> Any:
+        look()
+        return reduce(lambda whole, part: whole.plus(part), map(of, range(first // BLOCK_PATHS, stop // BLOCK_PATHS)))
+
+    count = FIRST_LONG_PAIRS if anchor.is_wide else FIRST_PAIRS
+    found = drawn(0, count)
     while found.is_finite:
         worst = max(float(each.max()) for each in found.errors(anchor))
-        if worst**2 <= GUIDE_SHARE * tolerance**2 / 2:
+        wanted = worst**2 / (GUIDE_SHARE * tolerance**2 / 2)
+        if wanted <= 1:
             return found, True
-        count = len(found.points)
-        if count >= MOST_PAIRS:
+        if count >= MOST_PAIRS or (anchor.is_wide and wanted * count > MOST_PAIRS):
             break
-        found = found.plus(drawn(count, 2 * count))
+        further = 2 * count
+        if anchor.is_wide:
+            further = min(further, BLOCK_PATHS * int(np.ceil(1.05 * wanted * count / BLOCK_PATHS)))
+        found, count = found.plus(drawn(count, further)), further
     return found, False
 
 

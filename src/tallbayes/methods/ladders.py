@@ -12,8 +12,8 @@ from tallbayes.sampler.roles import GradientEstimator
 
 
 def require_known_hessian(gradient: GradientEstimator, anchor: Anchor) -> None:
-    """Refuse a gradient that needs the Hessian where only its diagonal is kept."""
-    if anchor.is_diagonal and isinstance(gradient, Taylor | Blend):
+    """Refuse a gradient that needs the Hessian where it is kept in part."""
+    if anchor.is_partial and isinstance(gradient, Taylor | Blend):
         raise MethodError(
             explain(
                 "a gradient without the Hessian, of which only the diagonal is kept with so many parameters",

@@ -102,6 +102,10 @@ class Method(Protocol):
         """The set-up with what it wants beyond the mode; `one_mode` where nothing is known of others."""
         ...
 
+    def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:
+        """With a control whose means are drawn, where it has one."""
+        ...
+
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         """Its levels, before tuning."""
         ...

@@ -76,6 +76,9 @@ class Multilevel:
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:
         return prepared
 
+    def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:
+        return prepared
+
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         table, anchor = prepared.table, prepared.anchor
         plan = self.plan(prepared.target, estimands.observables, prepared.precision, table.num_rows, False)

@@ -77,6 +77,9 @@ class Randomised:
     def prepare(self, prepared: Prepared, executor: Executor, folder: Path | None, one_mode: bool) -> Prepared:
         return self.method.prepare(prepared, executor, folder, one_mode)
 
+    def guided(self, prepared: Prepared, estimands: Estimands, seed: int, tolerance: float) -> Prepared:
+        return prepared
+
     def problem(self, prepared: Prepared, estimands: Estimands, seed: int) -> Problem:
         return self.method.problem(prepared, estimands, seed)
 

@@ -25,6 +25,7 @@ import numpy as np
 from tallbayes.estimator.levels import Stream
 from tallbayes.gaussian.arrowhead import ArrowWhitening
 from tallbayes.gaussian.chain import ChainWhitening
+from tallbayes.gaussian.low_rank import LowRankWhitening
 from tallbayes.gaussian.quadrature import normal_rule, shifted
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening
 from tallbayes.model.catalogue import CATALOGUE
@@ -320,9 +321,12 @@ class Predictor:
     def _rule(self) -> LaplaceRule:
         anchor = self.posterior.anchor
         columns: Any = anchor.whitener
-        if isinstance(columns, DenseWhitening):
+        if anchor.is_wide and isinstance(self.kind, OwnResponse):
+            # Of a function of one's own each of thousands of columns would be a derivative for every row.
+            columns = None
+        elif isinstance(columns, DenseWhitening):
             columns = anchor.whitening.T
-        elif isinstance(columns, ChainWhitening):
+        elif isinstance(columns, ChainWhitening | LowRankWhitening):
             columns = None
         elif anchor.is_diagonal and not self.kind.by_quadrature:
             # Of several heads, or a function of one's own: their columns one by one.

@@ -17,6 +17,7 @@ from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.chain import Chain
+from tallbayes.gaussian.low_rank import LowRank
 
 
 def all_fields(value: Any) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class Codec:
         return self.types[value["type"]](**self.decode(value["fields"], arrays))
 
 
-_ENTRIES = Codec((Anchor, Arrowhead, Chain, Contraction, Decision, Ladder, Trial, Tuning))
+_ENTRIES = Codec((Anchor, Arrowhead, Chain, Contraction, Decision, Ladder, LowRank, Trial, Tuning))
 
 
 def to_bytes(value: Any) -> bytes:

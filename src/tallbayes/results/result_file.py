@@ -18,6 +18,7 @@ from tallbayes.estimator.ladder import Ladder
 from tallbayes.estimator.rates import Contraction
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.chain import Chain
+from tallbayes.gaussian.low_rank import LowRank
 from tallbayes.posterior.coordinates import Entries, Part, Reading, ScaleCurve
 from tallbayes.posterior.posterior import Posterior
 from tallbayes.posterior.telescoping import Rungs
@@ -114,7 +115,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 _ANSWERS = Contraction, Cost, DrawWeights, Effects, Estimate, Level, Mode, Rates, Regression, Result
-_CHOICES = Anchor, Arrowhead, Chain, Decision, Ladder, Structure, Trial, Tuning
+_CHOICES = Anchor, Arrowhead, Chain, Decision, Ladder, LowRank, Structure, Trial, Tuning
 _GROUPS = Factor, VariancePartition
 _ENSEMBLE = Entries, Part, Posterior, Probe, Reading, Rungs, ScaleCurve, Weights
 _CODEC = Codec((*_ANSWERS, *_CHOICES, *_ENSEMBLE, *_GROUPS), _fields)

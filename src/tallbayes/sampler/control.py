@@ -6,7 +6,8 @@ z - u is y but for terms of second order in r. And u knows nothing of batches, s
 
     E y = (1 - e^-T) E r(u),   E y u^T = e^-h (1 - e^-2T) / (1 + e^-h) K,   K = E grad r(u)
 
-exactly, minibatches or not. An observable's share of it is that of its quadratic at the centre,
+exactly, minibatches or not. Of thousands of parameters K is not known, and the means alone are controlled, which
+need none. An observable's share of it is that of its quadratic at the centre,
 
     C(u, y) = D g [W y] + D^2 g [W u, W y]
     E C = (1 - e^-T) D g [W E r] + e^-h (1 - e^-2T) / (1 + e^-h) tr(W^T D^2 g W K)
@@ -74,6 +75,8 @@ def make_control(
     its slope leaves more than half of the mean square of the observable's own.
     """
     shift, bend = anchor.mean_remainder
+    if bend is None:
+        return _of_means(target, observables, anchor, units, shift, dynamics)
     sizes, lines = np.linalg.eigh(bend)
     rng = np.random.default_rng(0)
     points, directions = rng.standard_normal((2, DRAWS, len(shift)))
@@ -90,6 +93,17 @@ def make_control(
         total = sizes @ curved
     used = np.isfinite(slope) & np.isfinite(total) & guided
     return Control(used, np.where(used, slope, 0.0), np.where(used, total, 0.0), dynamics or Exponential())
+
+
+def _of_means(
+    target: Target, observables: Observables, anchor: Anchor, units: Any, shift: Floats, dynamics: Any
+) -> Control:
+    """Of the means alone, which are linear."""
+    with jax.enable_x64(True):
+        nowhere, along = np.zeros((1, len(shift))), anchor.displacements(shift[None])
+        slope = np.asarray(slopes_along(target, observables, anchor.mode, units, nowhere, along))[0]
+    used = np.arange(len(slope)) < (target.structure.size if observables.moments and target.reports_linearly else 0)
+    return Control(used, np.where(used, slope, 0.0), np.zeros(len(slope)), dynamics or Exponential())
 
 
 @jitted(static_argnums=(0, 1))

@@ -12,20 +12,44 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.chain import ChainWhitening
+from tallbayes.gaussian.low_rank import LowRank, LowRankWhitening
 from tallbayes.gaussian.whitening import DenseWhitening, DiagonalWhitening, Whitening
+from tallbayes.model.linear import Layout
 from tallbayes.programs.later import jax, jnp
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table
 
 SLAB_ROWS = 4
-# Where a step costs as much as thousands of rows.
-LONG_SLAB_ROWS = 64
+# Where a step costs as much as thousands of rows; and where the sum of a slab has tens of thousands of numbers itself,
+# since a row of a model of one's own is differentiated in all of them.
+LONG_SLAB_ROWS, LONGEST_SLAB_ROWS = 64, 1_024
+LONGEST_FROM = 8_192
 LONG_STEP_FROM = 256
+# Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
+STEP_OVERHEAD = 4
+# Of hundreds of parameters, where a slab is read whatever there is in it, and the products with W are of whole blocks.
+LONG_STEP_SHARE = 8
+# With codes; and at 10,000 levels, 60 ns a parameter beside 20 to 30 ns a row.
+INDEXED_OVERHEAD, ARROW_OVERHEAD = 16, 2
 
 
 def is_long_step(dimension: int, by_matrix: bool) -> bool:
     """Whether the products with W take as long as a hundred rows."""
     return by_matrix and dimension >= LONG_STEP_FROM
+
+
+def overhead_of(anchor: Anchor, layout: Layout) -> int:
+    """What a step costs beside its rows, in rows: one of codes costs a small part of what it does as columns, the
+    products with W are the same."""
+    precision, dimension = anchor.precision, len(anchor.mode)
+    if isinstance(precision, Arrowhead):
+        return ARROW_OVERHEAD * dimension
+    if isinstance(precision, LowRank):
+        return STEP_OVERHEAD + precision.lines.shape[1]
+    if layout.indexed is not None:
+        return INDEXED_OVERHEAD + dimension
+    long = is_long_step(dimension, not anchor.is_diagonal)
+    return LONG_SLAB_ROWS + dimension // LONG_STEP_SHARE if long else STEP_OVERHEAD
 
 
 class Centre(NamedTuple):
@@ -70,13 +94,15 @@ class Centre(NamedTuple):
     @property
     def slab_rows(self) -> int:
         """Rows of a batch that are read together."""
+        if isinstance(self.whitening, ChainWhitening) and self.mode.size >= LONGEST_FROM:
+            return LONGEST_SLAB_ROWS
         wide = is_long_step(self.mode.size, isinstance(self.whitening, DenseWhitening | ChainWhitening))
         return LONG_SLAB_ROWS if wide or isinstance(self.hessian, Arrowhead) else SLAB_ROWS
 
     @property
     def is_whole(self) -> bool:
-        """Whether H is more than its diagonal."""
-        return not isinstance(self.whitening, DiagonalWhitening)
+        """Whether H is all of it, and not its diagonal or that with a few lines."""
+        return not isinstance(self.whitening, DiagonalWhitening | LowRankWhitening)
 
     def likelihood_bend(self, displacement: jax.Array, prior_bend: jax.Array) -> jax.Array:
         """H_X v, with H_X where rows are expanded; `prior_bend` is the Hessian of the log prior times v."""

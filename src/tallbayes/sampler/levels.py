@@ -27,19 +27,13 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.table import Table, capacity_for
 from tallbayes.sampler.control import Control, make_control
 from tallbayes.sampler.gradients import Blend, Taylor, evaluations_per_step
-from tallbayes.sampler.inputs import LONG_SLAB_ROWS, Inputs, is_long_step, make_inputs
+from tallbayes.sampler.inputs import Inputs, make_inputs, overhead_of
 from tallbayes.sampler.minibatch import Blocks
 from tallbayes.sampler.pairs import PHASES_OF_A_PAIR, PHASES_OF_A_REMAINDER, sample_pair, sample_remainder
 from tallbayes.sampler.paths import PHASES, Plan, Schedule, most_stops, sample_path
 from tallbayes.sampler.randomness import phase_words
 from tallbayes.sampler.windows import PathEnd
 
-# Measured as 10 to 60 rows where x has 3 to 230 columns, and 140 and 300 with codes, 24 and 222 parameters.
-STEP_OVERHEAD = 4
-# Of hundreds of parameters, where a slab is read whatever there is in it, and the products with W are of whole blocks.
-LONG_STEP_SHARE = 8
-# With codes; and at 10,000 levels, 60 ns a parameter beside 20 to 30 ns a row.
-INDEXED_OVERHEAD, ARROW_OVERHEAD = 16, 2
 MOST_LISTED = 2**22
 # Numbers that a block reads; the fewest steps that decide, so that what is compiled ahead is what is run.
 LIGHT_WORK, FEW_STEPS = 2**20, 8
@@ -116,13 +110,7 @@ class Problem:
 
     @property
     def step_overhead(self) -> int:
-        """A row of codes costs a small part of what it does as columns, the products with W are the same."""
-        if isinstance(self.ground.anchor.precision, Arrowhead):
-            return ARROW_OVERHEAD * self.dimension
-        if self.plan.target.layout.indexed is not None:
-            return INDEXED_OVERHEAD + self.dimension
-        long = is_long_step(self.dimension, not self.ground.anchor.is_diagonal)
-        return LONG_SLAB_ROWS + self.dimension // LONG_STEP_SHARE if long else STEP_OVERHEAD
+        return overhead_of(self.ground.anchor, self.plan.target.layout)
 
     @property
     def controlled(self) -> bool:

@@ -11,7 +11,8 @@ of the mean of C(u, r) over the pairs, the control's value where y is r itself,
 
     C = D g [W (r(u) + r(-u)) / 2] + D^2 g [W u, W (r(u) - r(-u)) / 2] / 2
 
-which a run adds to its standard error as it does that of draws of the Gaussian.
+which a run adds to its standard error as it does that of draws of the Gaussian. Of thousands of parameters K would be a
+matrix that no pairs tell: there E r alone is drawn, for the control of the means, and no pair is kept.
 """
 
 from __future__ import annotations
@@ -72,6 +73,43 @@ class Guide:
 
 
 @dataclass(frozen=True, eq=False)
+class MeanGuide:
+    """Of the even part of r over pairs the sum, whitened, and moments of its moves W r; and the rows that were read."""
+
+    total: Floats
+    moved: Moments
+    rows_read: int
+
+    @classmethod
+    def of(cls, anchor: Anchor, found: Floats, rows_read: int) -> MeanGuide:
+        """From u, r(u) and r(-u), (pairs, 3, d)."""
+        even = (found[:, 1] + found[:, 2]) / 2
+        return cls(even.sum(axis=0), Moments.of(anchor.displacements(even)), rows_read)
+
+    def plus(self, other: MeanGuide) -> MeanGuide:
+        return MeanGuide(self.total + other.total, self.moved.merge(other.moved), self.rows_read + other.rows_read)
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.total).all() and np.isfinite(self.moved.sum2).all())
+
+    def known_by(self, anchor: Anchor) -> Anchor:
+        """The anchor with the average as it was estimated."""
+        mean = self.total / self.moved.count
+        return replace(anchor, mean_gradient=anchor.whitener.times(anchor.displacements(mean)))
+
+    def errors(self, anchor: Anchor) -> tuple[Floats, ...]:
+        """Standard errors of the control's means for the mean of every parameter, in its sds."""
+        return (np.sqrt(self.moved.variance / self.moved.count) / anchor.sd,)
+
+    def values(self, size: int, pairs: tuple[tuple[int, int], ...]) -> Moments:
+        """C(u, r) of so many observables, of which the parameters themselves come first and no other is controlled."""
+        beyond, known = (0, size - len(self.moved.mean)), self.moved
+        mean, *sums = (np.pad(part, beyond) for part in (known.mean, known.sum2, known.sum3, known.sum4))
+        return Moments(known.count, mean, sums[0], sums[1], sums[2], pairs, np.zeros(len(pairs)))
+
+
+@dataclass(frozen=True, eq=False)
 class GuidedLevel:
     """The Gaussian's own expectations, with the error of a guide beside theirs: a `GaussianLevel`."""
 
@@ -112,9 +150,11 @@ class GuidedLevel:
 
 
 def guided_level(
-    level: GaussianLevel, guide: Guide, target: Target, estimands: Estimands, anchor: Anchor, units: Any
+    level: GaussianLevel, guide: Guide | MeanGuide, target: Target, estimands: Estimands, anchor: Anchor, units: Any
 ) -> GuidedLevel:
     """C(u, r) of every observable at every pair, as moments."""
+    if isinstance(guide, MeanGuide):
+        return GuidedLevel(level, guide.values(len(level.mean), estimands.pairs))
     nowhere = np.zeros_like(guide.points)
     with jax.enable_x64(True), np.errstate(all="ignore"):
         parts = target, estimands.observables, anchor.mode, units

@@ -21,6 +21,7 @@ from tallbayes.errors import DataError, InputError, ModelError, explain
 from tallbayes.estimator.estimands import Estimands, Tolerances
 from tallbayes.gaussian.arrowhead import Arrowhead
 from tallbayes.gaussian.chain import Chain
+from tallbayes.gaussian.low_rank import LowRank
 from tallbayes.model.model import Model, Target, bind, runs_in_float32
 from tallbayes.model.weights import WEIGHT, require_weights, weighted
 from tallbayes.programs.canary import require_sound
@@ -29,7 +30,7 @@ from tallbayes.rows.listing import Listing
 from tallbayes.rows.on_disk import Stored, map_table
 from tallbayes.rows.statistics import needs_float64
 from tallbayes.rows.table import CHUNK_ROWS, Table, check_rows, make_table
-from tallbayes.setup.guide import Guide
+from tallbayes.setup.guide import Guide, MeanGuide
 from tallbayes.setup.own_rows import by_name, casting, unpacking, visible
 from tallbayes.setup.resolution import ROUNDING, SHARE, Blurred, worst_resolved
 from tallbayes.watch import begin_pass, count_rows
@@ -53,7 +54,7 @@ class Prepared:
     probe: Probe | None = None
     integral_error: float = 0.0
     grouping: Any = None
-    guide: Guide | None = None
+    guide: Guide | MeanGuide | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +235,10 @@ def _renewed(target: Target, table: Table, anchor: Any, executor: Executor | Non
         )
     if isinstance(anchor.precision, Chain):
         return _renewed_chain(target, table, anchor, executor)
+    if isinstance(anchor.precision, LowRank):
+        return _renewed_lines(target, table, anchor, executor)
     averages = None
-    if anchor.knows_averages and can_average(target):
+    if anchor.knows_averages and can_average(target) and not anchor.is_large:
         averages = average(target, table, anchor.mode, anchor.whitening, executor)
     here = averages.here if averages else expand(target, table, anchor.mode, executor, curvature=curvature_kept(anchor))
     apart = _apart(anchor, here.gradient, here.hessian)
@@ -267,6 +270,17 @@ def _renewed_chain(target: Target, table: Table, anchor: Anchor, executor: Execu
         got, hint = f"one that is off by {apart:.2g} posterior sds", "anchor=None to find the mode anew"
         raise DataError(explain("an anchor of this model and these rows", got, hint))
     return replace(anchor_at(here, survey.passes, table.num_rows), reason=anchor.reason)
+
+
+def _renewed_lines(target: Target, table: Table, anchor: Anchor, executor: Executor | None) -> Anchor:
+    """With its own lines, which need not be those of the Hessian."""
+    here = expand(target, table, anchor.mode, executor, curvature=Curvature.NONE)
+    apart = float(np.abs(anchor.whitener.pull_back(here.gradient - anchor.gradient)).max())
+    if not apart < 0.01:
+        got, hint = f"one that is off by {apart:.2g} posterior sds", "anchor=None to find the mode anew"
+        raise DataError(explain("an anchor of this model and these rows", got, hint))
+    here = replace(here, hessian=anchor.precision, likelihood_hessian=None)
+    return replace(anchor_at(here, 1, table.num_rows), reason=anchor.reason)
 
 
 def _apart(anchor: Anchor, gradient: np.ndarray, hessian: Any) -> float:

@@ -22,16 +22,21 @@ from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
 from tallbayes.anchor.wide.chains import chain_order, expand_chain
 from tallbayes.anchor.wide.curvature import ROUNDING, hessian_product, is_single, minus_hessian, rounding
+from tallbayes.anchor.wide.lines import lines_beside
 from tallbayes.anchor.wide.means import means_of
-from tallbayes.errors import NoConvergenceError, explain
+from tallbayes.errors import NoConvergenceError, PosteriorError, explain
 from tallbayes.gaussian.chain import ChainWhitening
+from tallbayes.gaussian.low_rank import LowRankWhitening
 from tallbayes.gaussian.roots import inverse_factor, inverse_root
 from tallbayes.moments import Floats
 from tallbayes.watch import begin
 
 log = logging.getLogger("tallbayes")
 
-SMALLEST_SAMPLE = 8_192
+# Rows of a sample, and for every parameter of a predictor: with two of them any answers can be told apart without an
+# error, and the mode of such rows is nowhere near that of all.
+SMALLEST_SAMPLE, ROWS_PER_COLUMN = 8_192, 8
+LARGEST_SHARE = 4
 MAX_ITERATIONS, MAX_PRODUCTS = 30, 60
 # Of the slope that a step leaves, in the units of M.
 SOLVED = 0.05
@@ -104,10 +109,46 @@ def find_chain_anchor(survey: Survey, start: Floats, close: float) -> Anchor | N
     )
 
 
+def find_lines_anchor(survey: Survey, start: Floats, close: float) -> Anchor | None:
+    """The same of any other model, by what a few lines say beside the diagonal; None where there are no such lines."""
+    target, table = survey.target, survey.table
+    if target.integrated is not None:
+        return None
+
+    def expand_diagonal(theta: Floats) -> Expansion:
+        return survey(theta, None, Curvature.DIAGONAL)
+
+    try:
+        first = expand_diagonal(start)
+        require_finite(first, "at the start values")
+        near = climb_diagonal(survey, expand_diagonal, first, CLOSE_FOR_SAMPLE * start.size**0.5)
+        lines = lines_beside(survey, near)
+        if lines is None:
+            return None
+        begin("mode", f"a diagonal of {start.size:,} and {lines.lines.shape[1]} lines")
+        root = LowRankWhitening(lines)
+        end = _climb(survey, near.theta, lambda vector: np.asarray(root.move(root.pull_back(vector))), close)
+    except PosteriorError as error:
+        log.debug("no way to the mode by a few lines (%s)", error)
+        return None
+    return Anchor(
+        mode=end.theta,
+        likelihood_gradient=end.likelihood_gradient,
+        likelihood_hessian=None,
+        precision=lines,
+        log_density=end.value,
+        passes=survey.passes,
+        num_rows=table.num_rows,
+        gradient=end.gradient,
+    )
+
+
 def _sample(survey: Survey) -> Ranges | None:
-    """The head of a shuffled table, of about as many rows as there are parameters; all where that is no small part."""
-    table, size = survey.table, max(SMALLEST_SAMPLE, survey.target.dimension)
-    return table.chunks(size) if table.shuffled and table.num_rows > 4 * size else None
+    """The head of a shuffled table, of several rows a parameter of each predictor; all where that is no small part."""
+    table, width = survey.table, survey.target.dimension // survey.target.layout.heads
+    most = table.num_rows // LARGEST_SHARE
+    size = min(max(SMALLEST_SAMPLE, ROWS_PER_COLUMN * width), most)
+    return table.chunks(size) if table.shuffled and size >= max(SMALLEST_SAMPLE, ROWS_PER_COLUMN * width // 2) else None
 
 
 def _by_sample(survey: Survey, start: Floats, sample: Ranges | None) -> tuple[Solve, Floats]:

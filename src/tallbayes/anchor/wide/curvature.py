@@ -156,16 +156,16 @@ def _add_prior(target: Target, theta: Floats, total: Floats) -> None:
     """Minus that of the log prior: a diagonal where it is one, else column by column."""
     probes = np.random.default_rng(0).standard_normal((2, theta.size))
     probes[0] = 1.0
-    diagonal, seen = _prior_products(target, theta, probes)
+    diagonal, seen = prior_products(target, theta, probes)
     if np.all(np.abs(seen - diagonal * probes[1]) <= ALONE * (np.abs(seen) + np.abs(diagonal))):
         total[np.diag_indices(len(total))] -= diagonal
         return
     for first in range(0, theta.size, COLUMNS_TOGETHER):
         count = min(COLUMNS_TOGETHER, theta.size - first)
-        total[first : first + count] -= _prior_products(target, theta, np.eye(count, theta.size, first))
+        total[first : first + count] -= prior_products(target, theta, np.eye(count, theta.size, first))
 
 
-def _prior_products(target: Target, theta: Floats, vectors: Floats) -> Floats:
+def prior_products(target: Target, theta: Floats, vectors: Floats) -> Floats:
     with jax.enable_x64(True):
         return np.asarray(_prior_times(target, np.asarray(theta), vectors))
 
@@ -181,18 +181,21 @@ def hessian_product(target: Target, table: Table, theta: Floats, vector: Floats)
     return np.asarray(hessian_products(target, table, theta, vector[None])[0])
 
 
-def hessian_products(target: Target, table: Table, theta: Floats, vectors: Floats) -> Floats:
-    """The same of several, (k, d), in float64 throughout: a pass over the rows."""
-    begin_pass(table.num_rows)
+def hessian_products(
+    target: Target, table: Table, theta: Floats, vectors: Floats, ranges: Ranges | None = None
+) -> Floats:
+    """The same of several, (k, d), in float64 throughout: a pass over the rows, or over some, scaled up to all."""
+    rows = table.num_rows if ranges is None else sum(stop - start for start, stop in ranges)
+    begin_pass(rows)
     total = np.zeros(vectors.shape)
     program = _own_products if target.predictor is None else _products
     with jax.enable_x64(True):
-        for start, stop in table.chunks():
+        for start, stop in ranges or table.chunks():
             ends = np.int32(start), np.int32(stop)
             found = compiled(program)(target, table.rows, *ends, np.asarray(theta), np.asarray(vectors))
             total += np.asarray(found)
             count_rows(stop - start)
-    return -(total + _prior_products(target, theta, vectors))
+    return -(total * (table.num_rows / rows) + prior_products(target, theta, vectors))
 
 
 def _own_products(
