@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk bench-arrivals bench-priors-sbc bench-families bench-wide stale stale-notes wheel
+.PHONY: help demo demo-planes test test-all check docs gallery format bench-throughput bench-minibatch bench-budgets bench-hard bench-shrinkage bench-profile bench bench-quick bench-page bench-far bench-draws calibrate attack attack-quick attack-rows attack-page mutate same-bits bench-cost bench-balanced bench-nuts bench-cold bench-tall bench-formula bench-agreement bench-sbc bench-evidence bench-quantiles bench-loo bench-ends bench-small bench-levels bench-flights bench-kinetic bench-predict bench-effects bench-passes bench-scale bench-scheduler bench-mixed bench-mixed-scale bench-mixed-sbc bench-mixed-crossed bench-galleries mixed-peers browser reproduce reproduce-quick clean bench-arrivals-on-disk bench-arrivals bench-priors-sbc bench-families bench-wide stale stale-notes wheel
 
 help:
 	@echo "make demo   will my flight be late? 327,346 flights, odds ratios, a prediction, a page"
@@ -19,8 +19,9 @@ help:
 	@echo "make docs   the documentation site, into build/site"
 	@echo "make gallery run the worked cases of the site whose code has changed, and write what they print and draw into them"
 	@echo "make format rewrite files in the project's format"
-	@echo "make bench       every peer on every posterior, one after the other (resumable, under 90 minutes)"
-	@echo "make bench-quick the same on four posteriors (under 10 minutes)"
+	@echo "make bench       every peer on every posterior, mixed and wide ones too, one after the other (resumable, under 90 minutes)"
+	@echo "make bench-quick the same on four posteriors, a mixed and a wide one (under 10 minutes)"
+	@echo "make bench-page  write the tables of docs/benchmarks.md from what is stored"
 	@echo "make calibrate   is the error bar true? 200 seeds of every class of problem, and SBC (resumable)"
 	@echo "make attack      every case in which it was once caught, 15 seeds each (resumable, 20 minutes)"
 	@echo "make attack-quick  five seeds of those that are quick (5 minutes)"
@@ -157,11 +158,14 @@ bench-arrivals: $(BENCH_STAMP)
 bench-draws: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/draws.py
 
-bench: $(BENCH_STAMP)
+bench: $(BENCH_STAMP) mixed-peers
 	@$(BIN)/python benchmarks/bench.py
 
-bench-quick: $(BENCH_STAMP)
+bench-quick: $(BENCH_STAMP) mixed-peers
 	@$(BIN)/python benchmarks/bench.py --quick
+
+bench-page: $(STAMP)
+	@$(BIN)/python benchmarks/bench.py --page
 
 calibrate: $(BENCH_STAMP)
 	@$(BIN)/python benchmarks/calibrate.py

@@ -119,9 +119,15 @@ def before(name: str, part: str) -> Sequence[Method]:
     return list(parts[part]) if part in parts else [each for own in parts.values() for each in own]
 
 
+def is_of_now(path: Path, part: str) -> bool:
+    """Whether a part of a file of results was measured with the code as it is; a file without an age counts as such."""
+    known = read(path.name)["parts"] if path.parent.resolve() == RESULTS.resolve() and read(path.name) else {}
+    return all(each.get("packages") == method(path.name)["packages"] for each in known.get(part, ()))
+
+
 def renewed(name: str, parts: Iterable[str], new: Iterable[str]) -> dict[str, Sequence[Method] | None]:
     """Of the parts of a file of results, `new` are of now and the others as before."""
-    fresh = set(new)
+    fresh = set(new) if name in FIGURES else set()
     return {part: [method(name)] if part in fresh else None for part in parts}
 
 

@@ -6,7 +6,8 @@
 The rows of a problem are written once, in files that R and Python read alike. A child says when it has them, fits, and
 prints coefficients and scales with the seconds of the fit alone; seconds of the whole process and its peak memory are
 what the system says. What fails, does not install or is stopped at the limit is a row too, with its error. Every row is
-stored at once in results/mixed.json and not run again, unless it failed and `--retry` is given.
+stored at once in results/mixed.json and not run again, unless it failed and `--retry` is given, it was stopped at a
+smaller limit, or it is ours by another version of the code.
 
 `off` compares a scale with the reference of mixed_references.py, in posterior sds: with the posterior mean, and, for
 peers without a prior, with the exact maximum of the likelihood. R is found as Rscript; GPBoost, which wants packages of
@@ -20,6 +21,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +31,7 @@ import mixed_problems
 import numpy as np
 from lines import describe_commit
 from mixed_references import RESULTS as REFERENCES
-from processes import watch
+from processes import STOPPED, watch
 
 RESULTS = Path(__file__).parent / "results" / "mixed.json"
 PEERS = Path(__file__).parent / "peers"
@@ -115,14 +117,23 @@ def keep(stored: dict[Run, dict[str, Any]], path: Path, new: Sequence[str] = ())
     ages.record(path, ages.renewed(path.name, [" ".join(key) for key in stored], new))
 
 
-def complete(keys: list[Run], path: Path, limit: float, retry: bool) -> list[dict[str, Any]]:
-    """Run what is missing, and store every row as soon as it is there."""
+def is_missing(key: Run, row: dict[str, Any] | None, path: Path, limit: float, retry: bool) -> bool:
+    """Whether a contestant has not run yet, or not so long, or is ours by another version of the code."""
+    if row is None:
+        return True
+    if row["failure"] is not None:
+        return retry or (row["failure"].startswith(STOPPED) and row["limit"] < limit)
+    return key.contestant == "tallbayes" and not ages.is_of_now(path, " ".join(key))
+
+
+def complete(keys: list[Run], path: Path, limit: float, retry: bool, until: float = np.inf) -> list[dict[str, Any]]:
+    """Run what is missing, and store every row as soon as it is there; begin none after `until`, by perf_counter."""
     rows = json.loads(path.read_text()) if path.exists() else []
     stored = {Run(each["problem"], each["contestant"]): each for each in rows}
     with tempfile.TemporaryDirectory() as scratch:
         written: dict[str, dict[str, Any]] = {}
         for key in keys:
-            if key in stored and not (retry and stored[key]["failure"] is not None):
+            if time.perf_counter() > until or not is_missing(key, stored.get(key), path, limit, retry):
                 continue
             folder = Path(scratch) / key.problem
             if key.problem not in written:
@@ -136,7 +147,7 @@ def complete(keys: list[Run], path: Path, limit: float, retry: bool) -> list[dic
     for row in stored.values():  # a reference may have come since
         row["off"] = off(row)
     keep(stored, path)
-    return [stored[key] for key in keys]
+    return [stored[key] for key in keys if key in stored]
 
 
 def shown(row: dict[str, Any]) -> str:

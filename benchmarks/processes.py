@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LIMIT = 900.0
+STOPPED = "no answer within"
 HIDDEN = ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE", "XLA_FLAGS", "NPROC")
 
 
@@ -72,7 +73,7 @@ def watch(command: list[str], limit: float) -> Child:
                 process.kill()
         child.seconds, child.peak_bytes = time.perf_counter() - started, usage.ru_maxrss * 1024
         if stopped.is_set():
-            child.failure = f"no answer within {limit:g} s"
+            child.failure = f"{STOPPED} {limit:g} s"
         elif process.returncode != 0:
             child.failure = last_line(errors) or f"exit code {process.returncode}"
     return child

@@ -25,12 +25,14 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import ages
 import numpy as np
 from lines import describe_commit
+from processes import watch
 
 RESULTS = Path(__file__).parent / "results" / "wide.json"
 ROWS = 100_000
@@ -236,6 +238,36 @@ def run(name: str) -> dict[str, Any]:
     return found
 
 
+def is_missing(row: dict[str, Any] | None, limit: float) -> bool:
+    """Whether a problem has not run yet, or not so long."""
+    return row is None or ("failure" in row and row["limit"] < limit)
+
+
+def complete(
+    names: Sequence[str], path: Path, limit: float = 2 * MOST_SECONDS, again: bool = False, until: float = float("inf")
+) -> None:
+    """Run what is missing, each for at most so many seconds, and store it; begin none after `until`, by perf_counter.
+
+    What was stopped or failed is stored with its error, but does not take the place of an answer.
+    """
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    for name in names:
+        if time.perf_counter() > until or not (again or is_missing(stored.get(name), limit)):
+            continue
+        child = watch([sys.executable, __file__, "--here", name], limit)
+        found = child.lines[-1][1] if child.lines and child.failure is None else None
+        if found is None:
+            print(f"{name}: FAILED: {child.failure}", file=sys.stderr, flush=True)
+            if name in stored and "failure" not in stored[name]:
+                continue
+            found = {"failure": child.failure or "no answer", "limit": limit, "commit": describe_commit()}
+        stored[name] = found
+        path.write_text(json.dumps(stored, indent=1) + "\n")
+        ages.record(path, ages.renewed(path.name, stored, [name]))
+        told = {key: value for key, value in found.items() if key not in ("notes", "trials", "commit")}
+        print(name, told, file=sys.stderr, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PROBLEMS, default=PROBLEMS)
@@ -243,17 +275,12 @@ def main() -> None:
     parser.add_argument("--here", choices=PROBLEMS, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.here:
-        print(json.dumps(run(asked.here)))
+        with os.fdopen(os.dup(1), "w") as channel:
+            os.dup2(2, 1)
+            print(json.dumps(run(asked.here)), file=channel)
         return
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for name in asked.only:
-        if (name in stored and not asked.again) or (name == "football" and "FOOTBALL" not in os.environ):
-            continue
-        done = subprocess.run([sys.executable, __file__, "--here", name], stdout=subprocess.PIPE, text=True, check=True)
-        stored[name] = json.loads(done.stdout.splitlines()[-1])
-        RESULTS.write_text(json.dumps(stored, indent=1) + "\n")
-        ages.record(RESULTS, ages.renewed(RESULTS.name, stored, [name]))
-        print(name, {key: value for key, value in stored[name].items() if key not in ("notes", "trials", "commit")})
+    names = [name for name in asked.only if name != "football" or "FOOTBALL" in os.environ]
+    complete(names, RESULTS, again=asked.again)
 
 
 if __name__ == "__main__":
