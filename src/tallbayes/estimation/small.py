@@ -46,6 +46,7 @@ from tallbayes.weighing.balance import (
     whitening_of,
     width_at_mode,
 )
+from tallbayes.weighing.excess import bent_by_excess
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 from tallbayes.weighing.replicates import Replicated, replicate_block
@@ -186,7 +187,7 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         if endless_tails(regression, found, heavy):
             return HandedOver(HEAVY)
     reading, matrix = reading_of(model, rows, width)
-    proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)
+    proposal = _proposal(regression, found, asked.seed, method.degrees_of_freedom)
     source = SmallTable(regression, found, reading, proposal, matrix)
     estimands = _estimands(asked.quantities, source)
     goal = resolve_tolerances(asked.accuracy.kind, asked.accuracy.size, estimands)
@@ -194,6 +195,12 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
     parts = source, proposal, estimands, level, goal, asked.budget, report
     begin("sampling")
     return _finished(asked, method, model, Weighing(*parts, MOST_ROWS_READ), started)
+
+
+def _proposal(regression: PlainRegression, anchor: Anchor, seed: int, freedom: float | None) -> Proposal:
+    """About the Gaussian, which bends where there is an overdispersion; tails that were asked for are those of one."""
+    bent = aside(bent_by_excess, regression, anchor, seed) if freedom is None else None
+    return bent or Proposal.about(regression.dimension, seed, freedom)
 
 
 def _finished(
