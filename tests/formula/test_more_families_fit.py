@@ -134,6 +134,8 @@ def test_groups(formula: str, family: str, table: dict[str, Any]) -> None:
     found = result.predict({"x": [5.0, 5.0], "g": ["g3", "never seen"]})
     if family == "ordinal":
         np.testing.assert_allclose(found.mean.sum(axis=1), 1.0, atol=1e-6)
+        with pytest.raises(InputError, match="a mixed model whose mean hangs on the linear predictor alone"):
+            result.average_effect("x", 7.0, 3.0)
     else:
         assert np.all(found.mean > 0)
     checks = result.checks(draws=50)

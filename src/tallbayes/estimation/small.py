@@ -46,6 +46,7 @@ from tallbayes.weighing.balance import (
     whitening_of,
     width_at_mode,
 )
+from tallbayes.weighing.excess import bent_by_excess
 from tallbayes.weighing.proposal import Proposal
 from tallbayes.weighing.regression import PlainRegression, plain_regression
 from tallbayes.weighing.replicates import Replicated, replicate_block
@@ -56,6 +57,8 @@ SAME_MODE = f"modes: climbs from {STARTS} other points end at the same mode"
 HEAVY = "weights: the tails of a heavy-tailed prior, which rows do not cut off"
 # Rows times draws: one to two seconds, where a compiler takes three.
 MOST_ROWS_READ = 2e8
+# Counts with an overdispersion take longer, a minute at most; a ladder does not end where it may be nothing.
+MOST_ROWS_OF_EXCESS, MOST_READ_OF_EXCESS = 2**19, 5e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +169,9 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
     count, width = len(rows["y"]), model.layout.width(rows)
     dimension = model.layout.heads * (width + model.layout.intercept) + model.layout.extras
     affordable = asked.budget.max_evaluations >= 2 * FIRST_DRAWS * count
-    if count > MOST_ROWS or dimension > MOST_PARAMETERS or count * dimension > MOST_NUMBERS or not affordable:
+    has_excess = model.parts is not None and any(extra.space == "excess" for extra in model.parts.extras)
+    most_rows, most_read = (MOST_ROWS_OF_EXCESS, MOST_READ_OF_EXCESS) if has_excess else (MOST_ROWS, MOST_ROWS_READ)
+    if count > most_rows or dimension > MOST_PARAMETERS or count * dimension > MOST_NUMBERS or not affordable:
         return HandedOver()
     begin("mode")
     regression = plain_regression(model, rows, unit_of(model, rows))
@@ -186,14 +191,20 @@ def answer_small(asked: Question, method: Weighted, report: Report, started: flo
         if endless_tails(regression, found, heavy):
             return HandedOver(HEAVY)
     reading, matrix = reading_of(model, rows, width)
-    proposal = Proposal.about(regression.dimension, asked.seed, method.degrees_of_freedom)
+    proposal = _proposal(regression, found, asked.seed, method.degrees_of_freedom)
     source = SmallTable(regression, found, reading, proposal, matrix)
     estimands = _estimands(asked.quantities, source)
     goal = resolve_tolerances(asked.accuracy.kind, asked.accuracy.size, estimands)
     level = ExactLevel(source.gaussian())
     parts = source, proposal, estimands, level, goal, asked.budget, report
     begin("sampling")
-    return _finished(asked, method, model, Weighing(*parts, MOST_ROWS_READ), started)
+    return _finished(asked, method, model, Weighing(*parts, most_read), started)
+
+
+def _proposal(regression: PlainRegression, anchor: Anchor, seed: int, freedom: float | None) -> Proposal:
+    """About the Gaussian, which bends where there is an overdispersion; tails that were asked for are those of one."""
+    bent = aside(bent_by_excess, regression, anchor, seed) if freedom is None else None
+    return bent or Proposal.about(regression.dimension, seed, freedom)
 
 
 def _finished(

@@ -6,14 +6,15 @@
 s are the few directions of whitened z that move given parameters, the scales and correlations of effects, and r all
 others. m(s) is the mode of r given s, and L(s) L(s)^T the curvature there: quadratic in s, the diagonal of L by its
 logarithm, through climbs at a few s. Beyond these they stay what they are at the edge. Whatever they are q is a density
-that can be drawn from, so that a rough fit costs draws and no error.
+that can be drawn from, so that a rough fit costs draws and no error. Another law of s, with an m and an L of its own,
+may stand in place of these (`Curved`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,6 +33,37 @@ MOST_PARAMETERS, MOST_SCALES = 128, 6
 Look = Callable[[Floats], tuple[Floats, Floats]]
 
 
+class Curved(Protocol):
+    """The law of s, and m and L given s."""
+
+    @property
+    def turn(self) -> Floats:
+        """Q, whose first columns are those of s."""
+        ...
+
+    @property
+    def scales(self) -> int:
+        """How many s there are."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """What s are."""
+        ...
+
+    def at(self, s: Floats) -> tuple[Floats, Floats]:
+        """m (n, r) and L (n, r, r)."""
+        ...
+
+    def draws(self, rng: np.random.Generator, e: Floats) -> Floats:
+        """s, of standard normal numbers e (n, k) and others."""
+        ...
+
+    def log_density(self, s: Floats) -> Floats:
+        """But for (2 pi)^(k/2)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Bend:
     """Q (d, d), whose first k columns are s; m and L (d - k, d - k) as polynomials, by the monomials of s."""
@@ -40,18 +72,21 @@ class Bend:
     scales: int
     centre: Floats
     root: Floats
+    words: str = "the scales"
+
+    def draws(self, rng: np.random.Generator, e: Floats) -> Floats:
+        return SCALE_WIDTH * e * np.sqrt(SCALE_FREEDOM / rng.chisquare(SCALE_FREEDOM, len(e)))[:, None]
+
+    def log_density(self, s: Floats) -> Floats:
+        return log_student(np.sum(s**2, axis=1), self.scales, SCALE_FREEDOM, SCALE_WIDTH)
 
     def at(self, s: Floats) -> tuple[Floats, Floats]:
         """m (n, r) and L (n, r, r)."""
-        powers, rest = _powers(np.clip(s, -EDGE, EDGE)), len(self.turn) - self.scales
-        root = np.zeros((len(s), rest, rest))
-        below, diagonal = np.tril_indices(rest), np.arange(rest)
-        root[:, *below] = powers @ self.root
-        root[:, diagonal, diagonal] = np.exp(root[:, diagonal, diagonal])
-        return powers @ self.centre, root
+        powers = _powers(np.clip(s, -EDGE, EDGE))
+        return powers @ self.centre, unpacked(powers @ self.root, len(self.turn) - self.scales)
 
 
-class _Climb(NamedTuple):
+class Climb(NamedTuple):
     centre: Floats
     root: Floats
 
@@ -60,7 +95,7 @@ class _Climb(NamedTuple):
 class BentProposal(Proposal):
     """Draws from q; `freedom` is that of the rest."""
 
-    bend: Bend | None = None
+    bend: Curved | None = None
 
     @property
     def name(self) -> str:
@@ -68,17 +103,17 @@ class BentProposal(Proposal):
 
     @property
     def words(self) -> str:
-        return "about a Gaussian that bends with the scales"
+        return f"about a Gaussian that bends with {self._bend.words}"
 
     @property
-    def _bend(self) -> Bend:
+    def _bend(self) -> Curved:
         assert self.bend is not None
         return self.bend
 
     def draws(self, rng: np.random.Generator, count: int) -> Floats:
         k = self._bend.scales
         e = rng.standard_normal((count, self.dimension))
-        s = SCALE_WIDTH * e[:, :k] * np.sqrt(SCALE_FREEDOM / rng.chisquare(SCALE_FREEDOM, count))[:, None]
+        s = self._bend.draws(rng, e[:, :k])
         rest = self.width * e[:, k:] * np.sqrt(self.freedom / rng.chisquare(self.freedom, count))[:, None]
         centre, root = self._bend.at(s)
         r = centre + np.linalg.solve(np.swapaxes(root, 1, 2), rest[..., None])[..., 0]
@@ -89,7 +124,7 @@ class BentProposal(Proposal):
         centre, root = self._bend.at(turned[:, :k])
         rest = np.einsum("nij,ni->nj", root, turned[:, k:] - centre)
         size = np.sum(np.log(np.diagonal(root, axis1=1, axis2=2)), axis=1)
-        of_scales = log_student(np.sum(turned[:, :k] ** 2, axis=1), k, SCALE_FREEDOM, SCALE_WIDTH)
+        of_scales = self._bend.log_density(turned[:, :k])
         of_rest = log_student(np.sum(rest**2, axis=1), self.dimension - k, self.freedom, self.width)
         return -0.5 * np.sum(z**2, axis=1) - of_scales - of_rest - size
 
@@ -103,23 +138,35 @@ def bent_proposal(look: Look, whitening: Floats, places: Sequence[int], seed: in
     points = _design(k)
     climbs = []
     for point in points:
-        climb = _climb(look, turn, point)
+        climb = climb_given(look, turn, point, np.zeros(dimension - k))
         if climb is None:
             return None
         climbs.append(climb)
-    powers, rest = _powers(points), dimension - k
-    roots = np.array([climb.root for climb in climbs])
-    diagonal = np.arange(rest)
-    roots[:, diagonal, diagonal] = np.log(roots[:, diagonal, diagonal])
+    powers = _powers(points)
     centre = np.linalg.lstsq(powers, np.array([climb.centre for climb in climbs]))[0]
-    root = np.linalg.lstsq(powers, roots[:, *np.tril_indices(rest)])[0]
+    root = np.linalg.lstsq(powers, packed(np.array([climb.root for climb in climbs])))[0]
     bend = Bend(turn, k, centre, root)
     return BentProposal(dimension, REST_FREEDOM, seed, REST_WIDTH, bend)
 
 
-def _climb(look: Look, turn: Floats, s: Floats) -> _Climb | None:
+def packed(roots: Floats) -> Floats:
+    """Their numbers on and below the diagonal, of that by logarithm."""
+    roots, diagonal = roots.copy(), np.arange(roots.shape[-1])
+    roots[:, diagonal, diagonal] = np.log(roots[:, diagonal, diagonal])
+    return roots[:, *np.tril_indices(len(diagonal))]
+
+
+def unpacked(numbers: Floats, size: int) -> Floats:
+    """Roots of these."""
+    root, diagonal = np.zeros((len(numbers), size, size)), np.arange(size)
+    root[:, *np.tril_indices(size)] = numbers
+    root[:, diagonal, diagonal] = np.exp(root[:, diagonal, diagonal])
+    return root
+
+
+def climb_given(look: Look, turn: Floats, s: Floats, start: Floats) -> Climb | None:
     """The mode of r given s by Newton's steps, and the root of the curvature before the last of them."""
-    k, r = len(s), np.zeros(len(turn) - len(s))
+    k, r = len(s), start
     for _ in range(MOST_STEPS):
         gradient, precision = look(turn @ np.concatenate([s, r]))
         slope, bend = turn[:, k:].T @ gradient, turn[:, k:].T @ precision @ turn[:, k:]
@@ -132,7 +179,7 @@ def _climb(look: Look, turn: Floats, s: Floats) -> _Climb | None:
         step = np.linalg.solve(bend, slope)
         r = r + step
         if np.linalg.norm(root.T @ step) < AT_REST:
-            return _Climb(r, root)
+            return Climb(r, root)
     return None
 
 

@@ -32,7 +32,7 @@ from tallbayes.watch import count_rows, look
 
 # Numbers at a time, which a core's own cache holds, and rows among them.
 PART_NUMBERS, LEAST_ROWS = 2**15, 32
-NODES, NODES_OF_TWO = 15, 7
+NODES, NODES_OF_TWO, NODES_AT_POINT = 15, 7, 3
 # L where a derivative at a point is meant, in units in which l changes by about one.
 POINT = 0.02
 
@@ -154,11 +154,16 @@ class PlainRegression:
         """On average over N(theta, W W^T); the prior of an extra at its centre."""
         return self._terms(theta, whitening)
 
+    def _rule(self, whitening: Floats) -> Rule:
+        """At a point nine nodes do: densities of counts with an overdispersion take long."""
+        excess = bool(self.extras) and self.extras[0].space == "excess"
+        return rule(self.layout.size, NODES_AT_POINT if excess and not whitening.any() else NODES_OF_TWO)
+
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def _terms(self, theta: Floats, whitening: Floats) -> PlainTerms:
         k, n = self.layout.size, self.num_rows
         value, slope, bend = 0.0, np.empty((n, k)), np.empty((n, k, k))
-        for part in self._parts(len(rule(k)[1])):
+        for part in self._parts(len(self._rule(whitening)[1])):
             more, slope[part], bend[part] = self._averages(part, theta, whitening)
             value += more
         count_rows(n)
@@ -179,7 +184,7 @@ class PlainRegression:
         spread = np.einsum("anj,bnj->nab", moved, moved) + np.eye(k) * self._point(theta, mean)[:, None] ** 2
         factor = np.linalg.cholesky(spread)
         value, slope, bend = 0.0, np.zeros((n, k)), np.zeros((n, k * k))
-        for nodes, weights in _parts_of(rule(k), max(1, PART_NUMBERS // (n * k))):
+        for nodes, weights in _parts_of(self._rule(whitening), max(1, PART_NUMBERS // (n * k))):
             eta = mean[:, :, None] + np.einsum("nab,zb->anz", factor, nodes)
             rows = self._values(eta, part) * weights
             rows = rows if self.weights is None else self.weights[part, None] * rows
@@ -270,11 +275,11 @@ Rule = tuple[Floats, Floats]
 
 
 @cache
-def rule(dimension: int) -> Rule:
+def rule(dimension: int, nodes_of_two: int = NODES_OF_TWO) -> Rule:
     """Nodes (nodes, dimension) and weights for a standard normal: Gauss and Hermite's for one and two dimensions, and
     beyond that Stroud's of the fifth degree."""
     if dimension <= 2:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES if dimension == 1 else NODES_OF_TWO)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES if dimension == 1 else nodes_of_two)
         weights = weights / weights.sum()
         if dimension == 1:
             return nodes[:, None], weights

@@ -228,7 +228,7 @@ def _of_any_kind(
 
     posterior = kept_posterior(result)
     family = family_of(result)
-    units = (1.0, 0.0) if family is None or family.by_class else _units(result)
+    units = (1.0, 0.0) if family is None or family.has_classes else _units(result)
     found = averaged(asked, posterior, Contrast(ratio, *units), result.num_rows)
     what = "class" if family is not None else "output"
     told = {by: "level", what: "output"} if asked.outputs is not None else {by: "level"}
@@ -267,10 +267,6 @@ def _asked(result: Result, change: Change, rows: Any, manner: Manner) -> AskedAv
     if has_smooths(result):
         own = "result.curve(column), or result.predict(rows) of both kinds of rows"
         raise InputError(explain("a regression without smooths, for averages over rows", "a fit with smooths", own))
-    if family.mean_of_extras:
-        hint = "result.predict(rows) of both kinds of rows"
-        got = f"family {family.name!r}, whose mean hangs on more"
-        raise InputError(explain("a family whose mean hangs on the linear predictor alone", got, hint))
     if manner.response is not None:
         hint = "leave it out; result.posterior.expectation for a function of theta"
         raise InputError(explain("response= for a model of one's own", f"family {family.name!r}", hint))

@@ -1,7 +1,8 @@
 """What is asked: of a model of any kind, what of a row is averaged, and its rows as that reads them.
 
 a formula with groups       the mean response, with the effects of every row's own groups, or over those of new ones
-several classes             the chance of each
+several classes             the chance of each, of ordered ones too
+a mean that extras move     of log-normal times exp(eta + sigma^2 / 2), of counts with more or other zeros theirs
 a model of one's own        what `tb.Model(..., predict=...)` says of a row, or a function that is given
 """
 
@@ -23,6 +24,7 @@ from tallbayes.results.averages.kinds import FamilyRow, Kind, NewGroupRow, OwnGr
 from tallbayes.results.averages.sides import Change, ChangedBatch, ChangedRows, batches_of, sides_of
 from tallbayes.results.checks.own_rows import require_known
 from tallbayes.results.draws.drawn import known_groups
+from tallbayes.results.fitted import excess_width
 from tallbayes.results.groups.predictions import Mixed
 from tallbayes.results.result import Result
 
@@ -68,28 +70,37 @@ def require_choice(groups: str, has_groups: bool) -> None:
 
 
 def by_formula(result: Result, family: Family, change: Change, rows: Any, groups: str) -> AskedAverage | None:
-    """Of a family; None of one that has one predictor a row and no groups, and is averaged by that."""
+    """Of a family; None of one whose mean is that of one predictor, and is averaged by that."""
     encoding = result.encoding
     has_groups = bool(result.factors) or "groups" in (encoding or {})
     require_choice(groups, has_groups)
     if has_groups:
+        _require_known_mean(family)
         return _mixed(result, change, rows, groups)
-    return _of_classes(result, family, change, rows) if family.by_class else None
+    return _of_family(result, family, change, rows) if family.by_class or family.mean_of_extras else None
 
 
-def _of_classes(result: Result, family: Family, change: Change, rows: Any) -> AskedAverage:
+def _require_known_mean(family: Family) -> None:
+    if family.mean_of_extras:
+        hint = "result.predict(rows) of both kinds of rows"
+        got = f"family {family.name!r}, whose mean hangs on more"
+        raise InputError(explain("a mixed model whose mean hangs on the linear predictor alone", got, hint))
+
+
+def _of_family(result: Result, family: Family, change: Change, rows: Any) -> AskedAverage:
+    """By all of its predictors and extras."""
     regression = result.regression
     assert regression is not None
-    layout = regression.layout
+    response = FamilyResponse(Wanted(family.name, width=excess_width(result)), regression.layout)
     classes = None if result.encoding is None else result.encoding["classes"]
-    names = tuple(range(regression.heads + 1)) if classes is None else tuple(classes)
+    names = tuple(range(response.outputs)) if classes is None else tuple(classes)
 
     def batches() -> Iterator[ChangedRows]:
         for sides in sides_of(result, change, rows):
             own = {"x": np.moveaxis(sides.x, 0, 1), "offset": np.moveaxis(sides.offsets, 0, 1)}
             yield ChangedRows(own, sides.weights, sides.divisors, sides.levels)
 
-    return AskedAverage(FamilyRow(FamilyResponse(Wanted(family.name), layout)), batches, names)
+    return AskedAverage(FamilyRow(response), batches, names if family.has_classes else None)
 
 
 def _mixed(result: Result, change: Change, rows: Any, groups: str) -> AskedAverage:

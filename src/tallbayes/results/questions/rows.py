@@ -84,8 +84,9 @@ class RowQuestions:
         """The mean response with `column` at `high` in every row, less that with it at `low`, on average over all rows
         or those of `rows=` (g-computation); `by` the levels of a column, as a `ratio` of the two if asked for.
 
-        Rows have the effects of their own groups, or by groups="new" those of new ones on average. Of several classes
-        there is one for each; of a model of one's own it is of what `predict`, or `response=`, says of a row.
+        Rows have the effects of their own groups, or by groups="new" those of new ones on average. Of several classes,
+        ordered ones too, there is one for the chance of each; of a model of one's own it is of what `predict`, or
+        `response=`, says of a row.
 
         >>> effect = result.average_effect("carrier", "UA", "AA")
         >>> effect.rows, bool(abs(effect.mean.value) < 0.05)
