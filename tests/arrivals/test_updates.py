@@ -83,7 +83,7 @@ def test_the_gaussian_is_where_newton_leads(days):
 
 def test_a_day_reads_few_rows(days):
     for result in days[2:]:
-        assert result.cost.setup_evaluations == 3 * DAY
+        assert result.cost.setup_evaluations == 2 * DAY
         assert result.cost.evaluations < 15_000
 
 

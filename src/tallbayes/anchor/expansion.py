@@ -27,7 +27,7 @@ from tallbayes.anchor.sums import (
     prior_probe,
     prior_terms,
     shapes_of_sums,
-    third_sums,
+    sums_to_third,
 )
 from tallbayes.anchor.wide.curvature import minus_hessian
 from tallbayes.errors import NoConvergenceError, NonFiniteError, explain
@@ -168,10 +168,15 @@ def average(
     return Averages(here, *parts, error=float(error + left))
 
 
-def third_derivatives(target: Target, table: Table, theta: Floats, executor: Executor | None = None) -> Floats:
-    """T = sum_i l'''_i x_i (x) x_i (x) x_i at theta, (d, d, d): one pass."""
+def sums_of_table(
+    target: Target, table: Table, theta: Floats, executor: Executor | None = None, *, third: bool
+) -> Sums:
+    """Value, gradient and Hessian of the log likelihood at theta, and with `third` its third derivatives
+    T = sum_i l'''_i x_i (x) x_i (x) x_i, (d, d, d): one pass."""
     begin_pass(table.num_rows)
-    return _total(third_of_rows, Bound(target, table), (theta,), (), executor, None)[0]
+    if third:
+        return _total(sums_to_third_of_rows, Bound(target, table), (theta,), (), executor, None)
+    return _total(row_sums, Bound(target, table), (theta,), (Curvature.DENSE,), executor, None)
 
 
 def prior_draws(dimension: int) -> Floats:
@@ -260,10 +265,11 @@ class AverageSums:
 
 @dataclass(frozen=True)
 class ThirdSums:
-    """The task of the third derivatives of the log likelihood of rows start..stop-1."""
+    """The task of value, gradient, Hessian and third derivatives of the log likelihood of rows start..stop-1."""
 
     def __call__(self, bound: Bound, theta: Floats, start: int, stop: int) -> Sums:
-        return _in_pieces(third_sums, bound, (theta,), start, stop, ((theta.size,) * 3,))
+        shapes = *shapes_of_sums(bound.target, Curvature.DENSE), (theta.size,) * 3
+        return _in_pieces(sums_to_third, bound, (theta,), start, stop, shapes)
 
     def rows_of(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
         _, _, start, stop = arguments
@@ -271,10 +277,10 @@ class ThirdSums:
 
     def record(self, kept_bytes: float, bound: Bound, theta: Floats, start: int, stop: int) -> SumsRecord | None:
         """By the point and the rows."""
-        return _record_of(bound, theta.size**3, (theta,), f"{start} {stop} third")
+        return _record_of(bound, theta.size**3, (theta,), f"{start} {stop} to third")
 
 
-row_sums, average_sums, third_of_rows = RowSums(), AverageSums(), ThirdSums()
+row_sums, average_sums, sums_to_third_of_rows = RowSums(), AverageSums(), ThirdSums()
 
 
 def _in_pieces(

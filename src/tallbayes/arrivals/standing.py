@@ -135,7 +135,7 @@ class Carried:
         if self.centre is None or self.order is None:
             return here
         centre = self.centre.plus(self.centre.over(self.target, table))
-        here = replace(here, centre=centre, read=centre.passes * table.num_rows)
+        here = replace(here, centre=centre, read=table.num_rows)
         anchor = here.anchor()
         if anchor is None:
             return here._lost()
@@ -161,8 +161,7 @@ class Carried:
         if self.centre is None:
             return here
         centre = self.centre.minus(self.centre.over(self.target, table))
-        read = centre.passes * table.num_rows
-        here = replace(here, centre=centre, order=order.renumbered(moved, holes), read=read)
+        here = replace(here, centre=centre, order=order.renumbered(moved, holes))
         anchor = here.anchor()
         if anchor is None:
             return here._lost()
