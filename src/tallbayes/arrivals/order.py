@@ -77,8 +77,7 @@ class Order:
 
         room = roomy(length)
         listed = Listing(merged(self.rows, rows, room), merged(self.weights, weights, room), length)
-        own = listed.rows[:length], listed.weights[:length]
-        return Order(merged(self.keys, keys, length), *own, listed)
+        return Order(merged(self.keys, keys, length), listed.rows[:length], listed.weights[:length], listed)
 
     def occupied(self, hashes: Whole) -> Whole:
         """How many keys of each hash are taken: they are the first ones."""
@@ -121,7 +120,8 @@ class Order:
             raise never_there(int(left.sum()), len(hashes))
         places = np.concatenate(gone)
         rows = np.unique(self.rows[places])
-        return Order(*(np.delete(each, places) for each in (self.keys, self.rows, self.weights))), rows
+        keys, numbers, weights = (np.delete(each, places) for each in (self.keys, self.rows, self.weights))
+        return Order(keys, numbers, weights), rows
 
     def renumbered(self, old: Whole, new: Whole) -> Order:
         """With rows that have moved, from which number to which."""
