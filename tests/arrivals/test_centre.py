@@ -98,6 +98,14 @@ def test_batches_about_third_derivatives_are_right_on_average_and_quiet():
     assert found[0].var(axis=0).sum() < second[0].var(axis=0).sum() / 20
 
 
+def test_one_pass_where_the_sums_lead_makes_a_centre_and_elsewhere_none():
+    target, table, _, anchor = moved(third=True)
+    found = Expanded.to_third(target, table, anchor.mode, None).anchor(target)
+    np.testing.assert_allclose(found.gradient, 0, atol=1e-6)
+    assert np.abs((found.mode - anchor.mode) / anchor.sd).max() < 0.05
+    assert Expanded.to_third(target, table, anchor.mode + 100 * anchor.sd, None) is None
+
+
 def test_third_derivatives_are_those_of_the_hessian():
     target, table, mode, _ = moved()
     *_, third = sums_of_table(target, table, mode.mode, third=True)

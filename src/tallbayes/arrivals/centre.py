@@ -76,6 +76,16 @@ class Expanded:
         *_, third = sums_of_table(target, table, self.theta, executor, third=True)
         return replace(self, third=third) if np.isfinite(third).all() else self
 
+    @classmethod
+    def to_third(cls, target: Target, table: Table, theta: Floats, executor: Executor | None) -> Expanded | None:
+        """About a point near the mode, by one pass: the sums lead the rest of the way. None where they do not."""
+        value, gradient, hessian, third = sums_of_table(target, table, theta, executor, third=True)
+        found = cls(theta, float(value), gradient, hessian, table.num_rows, third)
+        if not all(np.isfinite(part).all() for part in (value, gradient, hessian, third)):
+            return None
+        anchor = found._led(target)
+        return None if anchor is None or found.is_far(anchor) else found
+
     def is_far(self, anchor: Anchor) -> bool:
         """Whether the mode has moved so far that a pass over all rows to expand them anew is worth it."""
         assert anchor.step is not None
