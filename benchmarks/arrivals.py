@@ -27,6 +27,7 @@ import numpy as np
 
 import tallbayes as tb
 from tallbayes.arrivals.days import answered
+from tallbayes.arrivals.memory import roomy
 from tallbayes.estimation.question import read_changes
 
 HERE = Path(__file__).parent
@@ -333,9 +334,11 @@ def table(known: dict[str, Any]) -> None:
     if "groups" in known:
         table_of_groups(known["groups"])
     if "segments" in known:
-        seconds = [day["processor_seconds"] for day in known["segments"]["days"]]
-        first, last = np.median(seconds[2:22]), np.median(seconds[-20:])
-        print(f"segments: processor seconds a day: days 3 to 22 {first:.2f}, last twenty {last:.2f}")
+        size, days = known["segments"]["size"], known["segments"]["days"]
+        warm = [day for day in days if not day["moved"] and roomy(day["rows"]) == roomy(day["rows"] - size)]
+        seconds = [day["processor_seconds"] for day in warm]
+        first, last = np.median(seconds[:20]), np.median(seconds[-20:])
+        print(f"segments: processor seconds of {len(warm)} warm days: first twenty {first:.2f}, last twenty {last:.2f}")
 
 
 def table_of_groups(days: list[dict[str, Any]]) -> None:
