@@ -12,7 +12,8 @@ from scenarios import gaussian_posterior, gaussian_rows, logistic_rows
 
 import tallbayes as tb
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import Bound, average, average_sums, expand
+from tallbayes.anchor.chunks import Bound, average_sums
+from tallbayes.anchor.expansion import average, expand
 from tallbayes.anchor.mode import find_anchor
 from tallbayes.model.model import Target, bind
 from tallbayes.records.ledger import open_ledger

@@ -131,7 +131,7 @@ def test_a_prior_that_ties_levels_has_no_arrow() -> None:
 
     target, table, start = bound(replace(coded_model(), log_prior=tied), coded_rows(2_000))
     assert curvature_of(target, start, 0) is Curvature.NONE
-    assert find_anchor(target, table, start, dense_limit=0).is_diagonal
+    assert find_anchor(target, table, start, dense_limit=0).is_partial
     free = bound(coded_model(), coded_rows(2_000))
     assert curvature_of(free[0], free[2], 0) is Curvature.ARROW
     assert curvature_of(free[0], free[2]) is Curvature.DENSE

@@ -9,7 +9,7 @@ import pytest
 from scenarios import logistic_by_hand, logistic_rows
 
 import tallbayes as tb
-from tallbayes.anchor.expansion import average, expand, third_derivatives
+from tallbayes.anchor.expansion import average, expand, sums_of_table
 from tallbayes.anchor.mode import expanded_there, find_anchor
 from tallbayes.arrivals.centre import Expanded, has_third
 from tallbayes.estimator.levels import BLOCK_PATHS
@@ -98,9 +98,17 @@ def test_batches_about_third_derivatives_are_right_on_average_and_quiet():
     assert found[0].var(axis=0).sum() < second[0].var(axis=0).sum() / 20
 
 
+def test_one_pass_where_the_sums_lead_makes_a_centre_and_elsewhere_none():
+    target, table, _, anchor = moved(third=True)
+    found = Expanded.to_third(target, table, anchor.mode, None).anchor(target)
+    np.testing.assert_allclose(found.gradient, 0, atol=1e-6)
+    assert np.abs((found.mode - anchor.mode) / anchor.sd).max() < 0.05
+    assert Expanded.to_third(target, table, anchor.mode + 100 * anchor.sd, None) is None
+
+
 def test_third_derivatives_are_those_of_the_hessian():
     target, table, mode, _ = moved()
-    third = third_derivatives(target, table, mode.mode)
+    *_, third = sums_of_table(target, table, mode.mode, third=True)
     along = mode.sd * 1e-3
     there, opposite = (expand(target, table, mode.mode + sign * along).likelihood_hessian for sign in (1, -1))
     np.testing.assert_allclose(third @ along, (there - opposite) / 2, rtol=1e-5, atol=1e-9 * np.abs(third).max())

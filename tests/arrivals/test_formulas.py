@@ -132,11 +132,3 @@ def test_units_of_the_response_stay():
     sd = 20 / np.sqrt(3_000)
     found = [result["mean"].value[name] for name in ("Intercept", "x")]
     np.testing.assert_allclose(np.ravel(found), exact, atol=0.3 * sd)
-
-
-@pytest.mark.slow
-def test_groups_are_refused_by_name():
-    rows = flights(0, 600)
-    result = tb.fit("late ~ hour + (1 | carrier)", rows, tolerance=0.5)
-    with pytest.raises(tb.TallbayesError, match=r"effects of groups.*the groups as a category"):
-        result.update(flights(600, 700))

@@ -8,10 +8,12 @@ import pytest
 from scenarios import logistic_rows
 
 import tallbayes as tb
+from tallbayes.arrivals import days as arrived
 from tallbayes.arrivals.centre import Expanded
-from tallbayes.arrivals.days import answered
+from tallbayes.arrivals.days import _outgrown, answered
 from tallbayes.arrivals.standing import Carried
 from tallbayes.estimation.question import read_changes
+from tallbayes.estimator.estimates import Status
 
 NUM_ROWS, FIRST, DAY = 9_000, 6_000, 1_000
 TOLERANCE = 0.05
@@ -83,7 +85,7 @@ def test_the_gaussian_is_where_newton_leads(days):
 
 def test_a_day_reads_few_rows(days):
     for result in days[2:]:
-        assert result.cost.setup_evaluations == 3 * DAY
+        assert result.cost.setup_evaluations == 2 * DAY
         assert result.cost.evaluations < 15_000
 
 
@@ -102,6 +104,43 @@ def test_errors_cover_and_a_gradient_that_is_forgotten_shows(days, exact, forgot
     assert (np.abs(found).max() < LARGEST) is not forgotten
     if not forgotten:
         assert np.sqrt(np.mean(found**2)) < 1.3
+
+
+@pytest.mark.parametrize("budget", [None, 10**9])
+def test_a_day_that_stops_where_it_has_paid_for_another_centre_is_begun_again_about_it(
+    days, exact, budget, monkeypatch
+):
+    """With other random numbers; whoever has set a budget has said how far to go."""
+    real = arrived.answer
+
+    def stopped(asked, known, report):
+        found = real(asked, known, report)
+        return replace(found, status=Status.max_evaluations) if np.isfinite(known.most) else found
+
+    monkeypatch.setattr(arrived, "answer", stopped)
+    standing = days[-1].standing
+    result = answered(standing, read_changes(standing.question, tolerance=TOLERANCE, max_evaluations=budget))
+    moved = any(note.startswith("centre: moved") for note in result.notes)
+    assert result.converged
+    assert moved is (budget is None)
+    assert (result.settings["seed"] != days[-1].settings["seed"]) is moved
+    assert (result.cost.setup_evaluations > 2 * NUM_ROWS) is moved
+    assert np.abs(scores(result, exact)).max() < LARGEST
+
+
+def test_a_day_whose_rows_want_a_larger_batch_than_its_pilots_had_moves_the_centre(days):
+    standing = days[-1].standing
+    assert not _outgrown(standing, standing.question)
+    unlike = replace(standing.looked, sums=(20 * TOLERANCE, *standing.looked.sums[1:]))
+    assert _outgrown(replace(standing, looked=unlike), standing.question)
+
+
+def test_a_probe_serves_another_centre_until_rows_are_twice_as_many(days):
+    footing = days[-1].standing.footing
+    assert footing.probed in (6_000, 7_000)
+    assert footing.about_another(2 * footing.probed).probe is footing.probe
+    assert footing.about_another(2 * footing.probed).decision is None
+    assert footing.about_another(2 * footing.probed + 1).probe is None
 
 
 def test_days_have_random_numbers_of_their_own(days):

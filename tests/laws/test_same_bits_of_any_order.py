@@ -52,7 +52,7 @@ class Serial:
 
 
 SETTINGS: dict[str, Any] = {
-    "relative_tolerance": 0.1,
+    "relative_tolerance": 0.05,
     "seed": 3,
     "method": tb.Multilevel(
         gradient=tb.Taylor(8), ladder=tb.Ladder(first_step=1 / 300, start_steps=12, added_steps=12)

@@ -2,6 +2,7 @@
 
 anchor          mode and precision as plain numbers
 sums            the log likelihood and its derivatives, summed over rows in float64
+chunks          sums over a chunk of rows as tasks, a piece at a time
 expansion       the log posterior at one point, streamed over all rows on any executor
 ascent, lbfgs   climbs, with a dense Hessian and without
 wide            the same of thousands of parameters, of which a matrix is made once

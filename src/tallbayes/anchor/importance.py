@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import Bound
+from tallbayes.anchor.chunks import Bound
 from tallbayes.anchor.sums import density_terms, third_of_density
 from tallbayes.gaussian.arrowhead import Arrowhead, ArrowWhitening
 from tallbayes.gaussian.whitening import Sketch, Whitening

@@ -120,18 +120,20 @@ def averaged_sums(
 
 
 @jitted(static_argnums=0)
-def third_sums(
+def sums_to_third(
     target: Target, rows: Any, start: jax.Array, stop: jax.Array, theta: jax.Array, before: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, ...]:
-    """grad^3 of sum_{start <= i < stop} log p(x_i | theta), for one predictor a row; as `likelihood_sums` adds it."""
+    """The three sums and grad^3 of sum_{start <= i < stop} log p(x_i | theta), for one predictor a row; as
+    `likelihood_sums` adds them."""
     layout, size = target.layout, tile_size(target, rows)
 
     def tile(index: jax.Array, sums: Any) -> Any:
         first = start + index * size
         part = jax.tree.map(lambda leaf: _slice(leaf, first, theta.dtype, size), rows)
         weights = (first + jnp.arange(size, dtype=jnp.int32) < stop).astype(theta.dtype)
+        here = _add_predictor_terms(target, part, weights, theta, Curvature.DENSE, sums[:3])
         third = jax.vmap(partial(third_of_density, target))(layout.predict(part, theta), part)
-        return (layout.add_third(sums[0], part, weights * third),)
+        return *here, layout.add_third(sums[3], part, weights * third)
 
     return jax.lax.fori_loop(0, (stop - start + size - 1) // size, tile, before)
 

@@ -20,16 +20,13 @@ import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.expansion import (
-    Bound,
     Expansion,
     Survey,
     prior_expansion,
     require_finite,
-    row_sums,
-    third_derivatives,
+    sums_of_table,
 )
 from tallbayes.anchor.mode import anchor_at, settle
-from tallbayes.anchor.sums import Curvature
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats
 from tallbayes.rows.table import Table
@@ -62,33 +59,32 @@ class Expanded:
         value = anchor.log_density - prior.value
         return cls(anchor.mode, value, anchor.likelihood_gradient, anchor.likelihood_hessian, anchor.num_rows)
 
-    @property
-    def passes(self) -> int:
-        """Over rows, for what is added of them."""
-        return 1 if self.third is None else 2
-
     @classmethod
     def nowhere(cls, theta: Floats) -> Expanded:
         """Of no rows."""
         return cls(theta, 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta))), 0)
 
     def over(self, target: Target, table: Table) -> Expanded:
-        """The sums over the rows of another table."""
-        bound, total = Bound(target, table), None
-        for start, stop in table.chunks():
-            part = row_sums(bound, self.theta, start, stop, Curvature.DENSE)
-            total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
-        assert total is not None
-        value, gradient, hessian = total
-        third = None if self.third is None else third_derivatives(target, table, self.theta)
-        return Expanded(self.theta, float(value), gradient, hessian, table.num_rows, third)
+        """The sums over the rows of another table: one pass."""
+        value, gradient, hessian, *third = sums_of_table(target, table, self.theta, third=self.third is not None)
+        return Expanded(self.theta, float(value), gradient, hessian, table.num_rows, *third)
 
     def with_third(self, target: Target, table: Table, executor: Executor | None) -> Expanded:
         """To third order, by a pass over all rows, where that is no dearer than a few others."""
         if not has_third(target, table.num_rows):
             return self
-        third = third_derivatives(target, table, self.theta, executor)
+        *_, third = sums_of_table(target, table, self.theta, executor, third=True)
         return replace(self, third=third) if np.isfinite(third).all() else self
+
+    @classmethod
+    def to_third(cls, target: Target, table: Table, theta: Floats, executor: Executor | None) -> Expanded | None:
+        """About a point near the mode, by one pass: the sums lead the rest of the way. None where they do not."""
+        value, gradient, hessian, third = sums_of_table(target, table, theta, executor, third=True)
+        found = cls(theta, float(value), gradient, hessian, table.num_rows, third)
+        if not all(np.isfinite(part).all() for part in (value, gradient, hessian, third)):
+            return None
+        anchor = found._led(target)
+        return None if anchor is None or found.is_far(anchor) else found
 
     def is_far(self, anchor: Anchor) -> bool:
         """Whether the mode has moved so far that a pass over all rows to expand them anew is worth it."""

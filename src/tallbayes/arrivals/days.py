@@ -53,15 +53,12 @@ UNFINISHED = (Status.max_seconds, Status.max_evaluations, Status.interrupted)
 
 
 class AstrayError(Exception):
-    """Rows are expanded so far away that the means of a control take too many pairs: found by so many rows read."""
+    """Rows are expanded so far away that the means of a control take too many pairs, or paths as many gradients as
+    another centre: found by so many rows read."""
 
     def __init__(self, read: int) -> None:
         super().__init__(read)
         self.read = read
-
-
-# Another centre is due, whatever days have paid.
-LEFT_BEHIND = Footing(extra=np.inf)
 
 
 def begun(question: Question, result: Result) -> Standing:
@@ -126,13 +123,17 @@ def answered(standing: Standing, changes: Changes) -> Result:
         # Whoever goes on from weights by another method reads the rows again.
         few = isinstance(standing, CarriedGroups) and standing.are_few
         asked = replace(asked, **standing.rows.asked(asked.weights)) if few else replace(asked, weighted=None)
-        standing = _settled(standing, asked)
+        before = standing
+        standing = _settled(_due(standing) if _outgrown(standing, asked) else standing, asked)
         if isinstance(standing, CarriedGroups) and standing.anchor() is None:
             return _afresh(standing, asked, "groups: all read anew, since no centre was found for their sums", report)
         try:
-            return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
+            most = _most(standing, asked) if standing is before else np.inf
+            return _from_sums(standing, *_of_a_day(standing, asked), watch, report, most)
         except AstrayError as found:
-            standing = _settled(replace(standing, read=found.read, footing=LEFT_BEHIND), asked)
+            # With other random numbers, since these were looked at.
+            standing = _settled(_due(replace(standing, read=found.read)), asked)
+            asked = replace(asked, seed=seed_of(standing, 1))
             return _from_sums(standing, *_of_a_day(standing, asked), watch, report)
 
 
@@ -165,11 +166,36 @@ def _of_a_day(standing: Standing, asked: Question) -> tuple[Question, bool]:
     return replace(asked, method=method), guided
 
 
-def seed_of(standing: Standing) -> int:
+def seed_of(standing: Standing, *again: int) -> int:
     """Of the day: days share their rows, but no random numbers, so their errors are independent."""
-    if standing.day == 0:
+    if standing.day == 0 and not again:
         return standing.question.seed
-    return int(np.random.SeedSequence([standing.question.seed, standing.day]).generate_state(1, np.uint64)[0])
+    words = [standing.question.seed, standing.day, *again]
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+
+
+def _due(standing: Any) -> Any:
+    """Another centre is due, whatever days have paid."""
+    return replace(standing, footing=replace(standing.footing, extra=np.inf))
+
+
+def _outgrown(standing: Standing, asked: Question) -> bool:
+    """Whether rows want a larger batch than when there were pilots, which would have to be taken anew: about a centre
+    that tells third derivatives these rows are expanded too far away by now."""
+    if isinstance(standing, CarriedGroups) or standing.centre is None or standing.centre.third is None:
+        return False
+    method, decision = asked.method, standing.footing.decision
+    if not isinstance(method, Anchored) or method.batch_size is not None or decision is None:
+        return False
+    here = _of_a_day(standing, asked)[0].method
+    return isinstance(here, Anchored) and here.batch_size is not None and here.batch_size > decision.batch_size
+
+
+def _most(standing: Standing, asked: Question) -> float:
+    """The gradients beyond which it is begun again about another centre; whoever has set a budget has said how many."""
+    if isinstance(standing, CarriedGroups) or standing.centre is None or np.isfinite(asked.budget.max_evaluations):
+        return np.inf
+    return standing.most
 
 
 def _afresh(standing: Standing, asked: Question, why: str, report: Report) -> Result:
@@ -189,7 +215,9 @@ def _settled(standing: Standing, asked: Question) -> Standing:
             return standing
 
 
-def _from_sums(standing: Standing, asked: Question, guided: bool, watch: Watch, report: Report) -> Result:
+def _from_sums(
+    standing: Standing, asked: Question, guided: bool, watch: Watch, report: Report, most: float = np.inf
+) -> Result:
     prepared = standing.prepared()
     known = Known(target=standing.target, start=standing.start, num_rows=standing.num_rows)
     known.placed, known.search = standing.placed(), standing.search
@@ -198,17 +226,22 @@ def _from_sums(standing: Standing, asked: Question, guided: bool, watch: Watch, 
         if guided and isinstance(asked.method, Anchored):
             known.guide = partial(_guided, asked.method, standing)
         known.decision = _still(standing.footing, asked, guided)
+        # Pilots are not cut short.
+        known.most = np.inf if known.decision is None else most
     known.seconds = time.monotonic() - watch.started
     found = answer(asked, known, report)
     if known.decision is not None and found.status in UNSETTLED:
-        known.decision, fresh = None, found.status
+        known.decision, known.most, fresh = None, np.inf, found.status
         known.evaluations = found.cost.evaluations
         standing = replace(standing, footing=replace(standing.footing, decision=None))
         standing = replace(standing, told=(*standing.told, f"tuning: anew, since paths as before were {fresh.name}"))
         found = answer(asked, known, report)
+    if found.status is Status.max_evaluations and np.isfinite(known.most):
+        raise AstrayError(found.cost.setup_evaluations + found.cost.evaluations)
     decision = _decision_of(found, guided)
     footing = standing.footing.after(found.cost.evaluations)
-    footing = replace(footing, decision=decision, probe=_probe_of(known, found), guided=guided)
+    probed = footing.probed if footing.probe is not None else standing.num_rows
+    footing = replace(footing, decision=decision, probe=_probe_of(known, found), guided=guided, probed=probed)
     question = replace(asked, method=standing.question.method, **standing.rows.asked(standing.question.weights))
     return _with(replace(standing, footing=footing), noted(question, found), standing.told)
 
@@ -216,7 +249,7 @@ def _from_sums(standing: Standing, asked: Question, guided: bool, watch: Watch, 
 def _guided(method: Anchored, standing: Standing, prepared: Prepared, *parts: Any) -> Prepared:
     """With a control whose means are drawn; none about a centre of today, if they cannot be."""
     found = method.guided(prepared, *parts)
-    if found.guide is None and np.isfinite(standing.footing.least):
+    if found.guide is None and standing.footing.days:
         raise AstrayError(found.setup_evaluations)
     return found
 

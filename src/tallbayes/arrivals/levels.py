@@ -59,7 +59,7 @@ def with_levels(standing: Carried, door: FormulaDoor, added: dict[str, list[Any]
         rows=Growing.of(table),
         centre=None if standing.centre is None else standing.centre.wider(target, places),
         order=_relisted(standing, arrays),
-        footing=Footing(),
+        footing=Footing(least=standing.footing.least),
         told=(f"levels: {shown} came, with the prior of a level",),
     )
     return after, replace(door, encoding=encoding)

@@ -12,7 +12,7 @@ came first: the list is a function of the set of rows, and a row that is taken o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,17 +21,22 @@ from tallbayes.errors import DataError, explain
 from tallbayes.moments import Floats
 from tallbayes.rows.listing import Listing
 from tallbayes.rows.segments.alike import PHI
+from tallbayes.rows.table import aligned
 
 Whole = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The list, sorted by key: which row stands at each place, and how much a place counts, one over its copies."""
+    """The list, sorted by key: which row stands at each place, and how much a place counts, one over its copies.
+
+    `listed` is the same as paths read it, where rows and weights were written with room to grow.
+    """
 
     keys: Whole
     rows: Whole
     weights: Floats
+    listed: Listing | None = field(default=None, repr=False, metadata={"kept": False})
 
     @classmethod
     def empty(cls) -> Order:
@@ -45,22 +50,34 @@ class Order:
         if not len(rows):
             return self
         hashes, rows, copies = _by_hash(hashes, rows, copies)
-        unique, firsts = np.unique(hashes, return_index=True)
+        firsts = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
         before = np.cumsum(copies) - copies
-        group = np.repeat(np.arange(len(unique)), np.diff([*firsts, len(hashes)]))
-        start = self.occupied(unique)[group] + before - before[firsts][group]
-        total = int(copies.sum())
-        rank = np.arange(total) - np.repeat(before, copies)
+        group = np.repeat(np.arange(len(firsts)), np.diff([*firsts, len(hashes)]))
+        start = self.occupied(hashes[firsts])[group] + before - before[firsts][group]
+        rank = np.arange(int(copies.sum())) - np.repeat(before, copies)
         keys = keys_of(np.repeat(hashes, copies), np.repeat(start, copies) + rank)
         order = np.argsort(keys, kind="stable")
         owners = np.repeat(rows, copies).astype(np.int32)[order]
         weights = np.repeat(1 / copies, copies).astype(np.float32)[order]
-        places = np.searchsorted(self.keys, keys[order])
-        return Order(
-            np.insert(self.keys, places, keys[order]),
-            np.insert(self.rows, places, owners),
-            np.insert(self.weights, places, weights),
-        )
+        return self._merged(keys[order], owners, weights)
+
+    def _merged(self, keys: Whole, rows: Whole, weights: Floats) -> Order:
+        """With more places, which are sorted as well: what there is moves once, to where paths can read it."""
+        places = np.searchsorted(self.keys, keys) + np.arange(len(keys))
+        length = len(self) + len(keys)
+        kept = np.ones(length, bool)
+        kept[places] = False
+
+        def merged(mine: Whole, others: Whole, room: int) -> Whole:
+            out = aligned((room,), mine.dtype)
+            out[:length][places] = others
+            out[:length][kept] = mine
+            out[length:] = out[0]
+            return out
+
+        room = roomy(length)
+        listed = Listing(merged(self.rows, rows, room), merged(self.weights, weights, room), length)
+        return Order(merged(self.keys, keys, length), listed.rows[:length], listed.weights[:length], listed)
 
     def occupied(self, hashes: Whole) -> Whole:
         """How many keys of each hash are taken: they are the first ones."""
@@ -103,7 +120,8 @@ class Order:
             raise never_there(int(left.sum()), len(hashes))
         places = np.concatenate(gone)
         rows = np.unique(self.rows[places])
-        return Order(*(np.delete(each, places) for each in (self.keys, self.rows, self.weights))), rows
+        keys, numbers, weights = (np.delete(each, places) for each in (self.keys, self.rows, self.weights))
+        return Order(keys, numbers, weights), rows
 
     def renumbered(self, old: Whole, new: Whole) -> Order:
         """With rows that have moved, from which number to which."""
@@ -115,6 +133,8 @@ class Order:
 
     def listing(self) -> Listing:
         """As paths read it, padded so that it can grow for a while before its programs are compiled anew."""
+        if self.listed is not None:
+            return self.listed
         spare = roomy(len(self)) - len(self)
         return Listing(
             np.concatenate([self.rows, np.full(spare, self.rows[0])]),

@@ -23,7 +23,7 @@ from tallbayes.anchor.expansion import expand
 from tallbayes.anchor.mode import anchor_at, curvature_of, find_anchor, settle
 from tallbayes.anchor.probe import Probe
 from tallbayes.anchor.sums import Curvature
-from tallbayes.arrivals.centre import Expanded, moved_along
+from tallbayes.arrivals.centre import Expanded, has_third, moved_along
 from tallbayes.arrivals.foretold import Foretold
 from tallbayes.arrivals.order import Order, never_there
 from tallbayes.arrivals.role import HeldRows
@@ -42,17 +42,21 @@ from tallbayes.workers.executors import Executor
 
 # Programs for a day's rows are compiled for so many places, and twice as many wherever that is too few.
 DAY_ROOM = 1024
-# What another centre takes: passes over all rows, and a probe.
+# What another centre takes: passes over all rows, of which third derivatives spare one, and a probe.
 PASSES, PROBED = 3, 400_000
+# A probe serves another centre until there are so many times the rows that it was of.
+SERVES = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Footing:
-    """What was found by pilots and a probe about the centre, and holds until that moves; pilots with a drawn control or
-    without.
+    """What was found by pilots and a probe about the centre; pilots with a drawn control or without.
 
-    Of the gradients of its days, the `least`, and what was `extra`: it has bought another centre when that would have
-    been as dear.
+    Pilots hold until the centre moves. The probe is that of `probed` rows: tails grow lighter as rows come, so of fewer
+    it asks for too much rather than for too little.
+
+    Of the gradients of all days, the `least`, and what was `extra` on the `days` about this centre: it has bought
+    another one when that would have been as dear.
     """
 
     decision: Decision | None = None
@@ -60,11 +64,19 @@ class Footing:
     guided: bool = False
     least: float = np.inf
     extra: float = 0.0
+    probed: int = 0
+    days: int = 0
+
+    def about_another(self, num_rows: int) -> Footing:
+        """What is left of it about another centre: what a day takes at least, so that a first one that was dear has to
+        pay, and the probe."""
+        serves = self.probe is not None and num_rows <= SERVES * self.probed
+        return Footing(probe=self.probe, least=self.least, probed=self.probed) if serves else Footing(least=self.least)
 
     def after(self, gradients: int) -> Footing:
         """A day on, of so many gradients."""
         least = min(self.least, gradients)
-        return replace(self, least=least, extra=self.extra + gradients - least)
+        return replace(self, least=least, extra=self.extra + gradients - least, days=self.days + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +147,7 @@ class Carried:
         if self.centre is None or self.order is None:
             return here
         centre = self.centre.plus(self.centre.over(self.target, table))
-        here = replace(here, centre=centre, read=centre.passes * table.num_rows)
+        here = replace(here, centre=centre, read=table.num_rows)
         anchor = here.anchor()
         if anchor is None:
             return here._lost()
@@ -161,24 +173,40 @@ class Carried:
         if self.centre is None:
             return here
         centre = self.centre.minus(self.centre.over(self.target, table))
-        read = centre.passes * table.num_rows
-        here = replace(here, centre=centre, order=order.renumbered(moved, holes), read=read)
+        here = replace(here, centre=centre, order=order.renumbered(moved, holes))
         anchor = here.anchor()
         if anchor is None:
             return here._lost()
         looked = self.looked.minus(sizes_of(self.target, table, anchor))
         return replace(here, looked=looked, read=here.read + table.num_rows)
 
+    @property
+    def price(self) -> int:
+        """Of another centre, in rows read."""
+        passes = PASSES - has_third(self.target, self.num_rows)
+        return passes * self.num_rows + PROBED * (self.footing.about_another(self.num_rows).probe is None)
+
+    @property
+    def most(self) -> float:
+        """The gradients by which a day has paid for another centre."""
+        least = self.footing.least
+        return self.price - self.footing.extra + (least if np.isfinite(least) else self.price)
+
     def settled(self, executor: Executor | None) -> Carried:
         """With rows expanded anew where a pass finds the mode, if that is far or has been paid for, or if there is no
         centre; as it is otherwise."""
-        anchor = self.anchor()
-        paid = self.footing.extra > PASSES * self.num_rows + PROBED
+        anchor, read = self.anchor(), 0
+        paid = self.footing.extra > self.price
         if anchor is not None and self.centre is not None and not paid and not self.centre.is_far(anchor):
             return self
+        if anchor is not None and has_third(self.target, self.num_rows):
+            led = Expanded.to_third(self.target, self.table, anchor.mode, executor)
+            if led is not None:
+                return self._about(led, self.num_rows)
+            read = self.num_rows
         anchor = self._found(executor) if anchor is None else moved_along(self.target, self.table, anchor, executor)
         centre = Expanded.of(self.target, anchor).with_third(self.target, self.table, executor)
-        read = round(anchor.passes * self.num_rows) + self.num_rows * (centre.third is not None)
+        read += round(anchor.passes * self.num_rows) + self.num_rows * (centre.third is not None)
         return self._about(centre, read)
 
     def _found(self, executor: Executor | None) -> Anchor:
@@ -192,8 +220,9 @@ class Carried:
         return find_anchor(self.target, self.table, self.start, executor)
 
     def _about(self, centre: Expanded, read: int) -> Carried:
-        """About another centre, with all rows looked at once more, and nothing carried over of pilots and probes."""
-        here = replace(self, centre=centre, start=centre.theta, footing=Footing())
+        """About another centre, with all rows looked at once more, and nothing carried over of pilots."""
+        footing = self.footing.about_another(self.num_rows)
+        here = replace(self, centre=centre, start=centre.theta, footing=footing)
         anchor = here.anchor()
         assert anchor is not None
         found = sizes_of(self.target, self.table, anchor)

@@ -89,6 +89,8 @@ def walk(asked: Question, known: Known, watch: Watch, report: Report, stack: Exi
     problem = method.problem(prepared, estimands, asked.seed)
     _require_affordable(asked, method.least_evaluations(problem))
     run = Run(problem, estimands, workers, report, goal, asked.budget, started=watch.started)
+    most = max(known.most, 2 * method.least_evaluations(problem))
+    run.budget = replace(run.budget, max_evaluations=min(run.budget.max_evaluations, most))
     run.kept_bytes, run.seconds_before = asked.kept_bytes, known.seconds
     # Where integrals are rough no number of levels helps: that is told at the end, and not sampled for.
     run.standing_bias = (

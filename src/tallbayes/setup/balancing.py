@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tallbayes.anchor.anchor import Anchor
-from tallbayes.anchor.expansion import Bound
+from tallbayes.anchor.chunks import Bound
 from tallbayes.anchor.importance import sizes
 from tallbayes.anchor.mode import settle
 from tallbayes.anchor.recentring import Recentred, put_in_balance

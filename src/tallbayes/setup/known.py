@@ -39,8 +39,10 @@ class Known:
     laplace: GaussianLevel | None = None
     evaluations: int = 0
     seconds: float = 0.0
-    # Of a day among others: how paths ran on the day before, and how the means of a control are drawn.
+    # Of a day among others: how paths ran on the day before, and how the means of a control are drawn; the row
+    # gradients beyond which it is begun about another centre sooner than ended.
     decision: Decision | None = None
+    most: float = np.inf
     guide: Callable[..., Prepared] | None = None
 
     def saw(self, here: Expansion, rows: int) -> None:

@@ -1,7 +1,8 @@
 """Models of thousands of parameters that are neither a regression nor a chain: a few lines beside the diagonal.
 
-    H ~ S (I + Q (diag(s) - I) Q^T) S,   Q and s by products of S^-1 H S^-1 with a few random vectors
+    H ~ S (c I + Q (diag(s) - c I) Q^T) S,   Q and s by products of S^-1 H S^-1 with a few random vectors
 
+with S^2 the diagonal of H, so that all eigenvalues have mean 1, and c the mean of those that are not among s.
 Those along which H is more than three times its diagonal, or less than a third, are kept: an exponential step of 1 that
 is whitened by the diagonal is unstable along the ones, and paths take as many times longer to forget the others. Where
 there are none the diagonal stays. What a sketch misses stays in the drift.
@@ -24,6 +25,8 @@ MOST_LINES, ROUNDS = 24, 2
 # At first, to see whether there are any.
 GLANCED, GLANCE_ROUNDS = 8, 1
 WORTHWHILE = 3.0
+# Of eigenvalues that were not seen, whatever those that were leave of their sum.
+LEAST_REST = 0.1
 # Of a sample for a sketch, by parameter: chance alone stretches lines by (1 + sqrt(d / m))^2, 1.8 at the most.
 ROWS_PER_PARAMETER, SMALLEST_SAMPLE = 8, 8_192
 
@@ -44,4 +47,6 @@ def lines_beside(survey: Survey, here: Expansion) -> LowRank | None:
         log.debug("a sketch beside the diagonal: %s", np.sort(found.sizes))
         if not np.isfinite(found.sizes).all() or not kept.any():
             return None
-    return LowRank(found.scale, np.ascontiguousarray(found.lines[:, kept]), found.sizes[kept])
+    sizes, others = found.sizes[kept], here.theta.size - np.count_nonzero(kept)
+    rest = max((here.theta.size - sizes.sum()) / max(others, 1), LEAST_REST)
+    return LowRank(found.scale * np.sqrt(rest), np.ascontiguousarray(found.lines[:, kept]), sizes / rest)
