@@ -175,8 +175,8 @@ MUTATIONS = (
     Mutation(
         "arrivals, days share their random numbers",
         "arrivals/days.py",
-        "    if standing.day == 0:\n",
-        "    if standing.day >= 0:\n",
+        "    if standing.day == 0 and not again:\n",
+        "    if standing.day >= 0 and not again:\n",
         (OWN_DAYS,),
     ),
     Mutation(

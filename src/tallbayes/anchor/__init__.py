@@ -4,8 +4,8 @@ anchor          mode and precision as plain numbers
 sums            the log likelihood and its derivatives, summed over rows in float64
 chunks          sums over a chunk of rows as tasks, a piece at a time
 expansion       the log posterior at one point, streamed over all rows on any executor
-ascent, lbfgs   climbs, with a dense Hessian and without
-wide            the same of thousands of parameters, of which a matrix is made once
+ascent          climbs with a dense Hessian
+wide            climbs without one, and thousands of parameters, of which a matrix is made once
 mode            the mode in two or three passes
 screening       the density at hundreds of points, and where another mode may be
 other_modes     climbs from there, and the heaviest of what they found

@@ -25,13 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from tallbayes.anchor import ascent, lbfgs
+from tallbayes.anchor import ascent
 from tallbayes.anchor.anchor import WIDE_FROM, Anchor
 from tallbayes.anchor.ascent import Propose, climb
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite, ties_levels
-from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
+from tallbayes.anchor.wide import lbfgs
 from tallbayes.anchor.wide.climb import find_chain_anchor, find_lines_anchor, find_wide_anchor
+from tallbayes.anchor.wide.lbfgs import climb_diagonal
 from tallbayes.anchor.wide.means import fits
 from tallbayes.errors import PosteriorError
 from tallbayes.gaussian.arrowhead import Arrowhead

@@ -20,10 +20,10 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor
 from tallbayes.anchor.ascent import climb, distance
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, prior_expansion, require_finite
-from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.mode import climb_to_anchor, curvature_kept, expansion_at, matched_to
 from tallbayes.anchor.screening import Screen, log_densities, look_around
 from tallbayes.anchor.sums import Curvature
+from tallbayes.anchor.wide.lbfgs import climb_diagonal
 from tallbayes.errors import PosteriorError
 from tallbayes.model.model import Target
 from tallbayes.moments import Floats

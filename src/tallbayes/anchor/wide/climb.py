@@ -18,10 +18,10 @@ import numpy as np
 from tallbayes.anchor.anchor import Anchor, Derived
 from tallbayes.anchor.ascent import search_line
 from tallbayes.anchor.expansion import Expansion, Ranges, Survey, require_finite
-from tallbayes.anchor.lbfgs import climb_diagonal
 from tallbayes.anchor.sums import Curvature
 from tallbayes.anchor.wide.chains import chain_order, expand_chain
 from tallbayes.anchor.wide.curvature import ROUNDING, hessian_product, is_single, minus_hessian, rounding
+from tallbayes.anchor.wide.lbfgs import climb_diagonal
 from tallbayes.anchor.wide.lines import lines_beside
 from tallbayes.anchor.wide.means import means_of
 from tallbayes.errors import NoConvergenceError, PosteriorError, explain
