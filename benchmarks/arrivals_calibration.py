@@ -3,7 +3,7 @@
     python benchmarks/arrivals_calibration.py [--seeds 100] [--only NAME ...] [--out FOLDER]
 
 A stream is a table of which half is fitted; ten days bring a twentieth each, and after the sixth the rows of the third
-are withdrawn. Means and sds of all parameters are asked for to 0.05 posterior sds every day, and judged on the fifth
+are withdrawn. Means and sds of all parameters are asked for to 0.01 posterior sds every day, and judged on the fifth
 day, on that of the withdrawal and on the last, against importance sampling of the rows there are then (`references`).
 Columns are -1, 0 or 1, so that rows are few patterns, each so many times, and references take seconds.
 `judging` is the judge, quantity by quantity; all tests together give a false alarm in 1%. Two controls must be red:
@@ -38,7 +38,7 @@ from tallbayes.records.fingerprint import METHOD_VERSION
 from tallbayes.views.text import table
 
 RESULTS = Path(__file__).parent / "results"
-TOLERANCE, FALSE_ALARM, GOAL = 0.05, 0.01, 2e-3
+TOLERANCE, FALSE_ALARM, GOAL = 0.01, 0.01, 1e-3
 DAYS, WITHDRAWN, LEAVES = 10, 3, 6
 JUDGED = (5, LEAVES, DAYS)
 RARE = 25

@@ -59,10 +59,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_another_process_pays_the_rows_of_a_day(run: Path) -> None:
-    """What was read is the day's rows, three times, and what paths read: nothing is placed or expanded anew."""
+    """What was read is the day's rows, twice, and what paths read: nothing is placed or expanded anew."""
     days = tb.history(run).days
     assert [(day.came, day.rows) for day in days] == [(0, 1500), (200, 1700), (200, 1900)]
-    assert tb.load(run / "result.tallbayes").cost.setup_evaluations == 3 * 200
+    assert tb.load(run / "result.tallbayes").cost.setup_evaluations == 2 * 200
     assert len(tb.open_table(run.parent / "t")) == 1900
 
 
