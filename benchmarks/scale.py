@@ -6,8 +6,9 @@ memory    the whole call on 10^6 and on 10^8 rows of a table on disk (logistic, 
           anonymous memory of the process (RssAnon, looked at every 10 ms; mapped pages do not count), and seconds
 pass      value, gradient and Hessian over 10^7 mapped rows beside NumPy's BLAS on the same rows and sums, with as many
           threads, chunk by chunk; the better of NumPy with threads over chunks and with threads inside BLAS
-workers   a sampling-bound problem (logistic, N = 20,000, d = 20, all rows in every step) on one dask worker and on two,
-          each pinned to a core and with one thread, five alternated pairs; efficiency = seconds of one / (2 x of two)
+workers   a sampling-bound problem (logistic, N = 20,000, d = 20, all rows in every step, no control, without which there
+          is nothing to share) on one dask worker and on two, each pinned to a core and with one thread, five alternated
+          pairs; efficiency = seconds of one / (2 x of two)
 
 10^8 rows take 4.5 GB in --folder, or in the temporary folder, and are removed. An idle machine is needed for the last.
 """
@@ -169,7 +170,7 @@ def workers(folder: Path) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((WORKER_ROWS, WORKER_COLUMNS)) / np.sqrt(WORKER_COLUMNS)
     rows = {"x": x, "y": (rng.random(WORKER_ROWS) < 1 / (1 + np.exp(-2 * x.sum(axis=1)))).astype(float)}
-    model, method = tb.families.logistic(prior_scale=2.0), tb.Anchored(gradient=tb.Full())
+    model, method = tb.families.logistic(prior_scale=2.0), tb.Anchored(gradient=tb.Full(), control=False)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     with cluster(folder, 1) as one, cluster(folder, 2) as two:
         clients = {1: Client(one, set_as_default=False), 2: Client(two, set_as_default=False)}
