@@ -6,7 +6,7 @@ memory    the whole call on 10^6 and on 10^8 rows of a table on disk (logistic, 
           anonymous memory of the process (RssAnon, looked at every 10 ms; mapped pages do not count), and seconds
 pass      value, gradient and Hessian over 10^7 mapped rows beside NumPy's BLAS on the same rows and sums, with as many
           threads, chunk by chunk; the better of NumPy with threads over chunks and with threads inside BLAS
-workers   a sampling-bound problem (logistic, N = 20,000, d = 20, all rows in every step, no control, without which there
+workers   a sampling-bound problem (logistic, N = 20,000, d = 20, all rows in every step, no control, with which there
           is nothing to share) on one dask worker and on two, each pinned to a core and with one thread, five alternated
           pairs; efficiency = seconds of one / (2 x of two)
 
