@@ -1,4 +1,4 @@
-"""The role of rows that come and go: in memory (`memory`), or in a table on disk (`on_disk`).
+"""The role of rows that come and go: in memory (`memory`), or in a table on disk (`disk.tables`).
 
 What is given is made ready in two steps, so that nothing has changed where it is refused: the doors check it as the
 model reads it, and then it lands.

@@ -1,6 +1,6 @@
 """The standing: all that is carried from one day to the next, as one value, and what a day makes of it.
 
-    rows       a table that grows, in memory or on disk           `memory`, `on_disk`
+    rows       a table that grows, in memory or on disk           `memory`, `disk`
     order      the list that paths read runs of                   `order`
     centre     sums over rows at theta_0                          `centre`
     looked     sums of what single rows can do                    `sizes`
