@@ -5,6 +5,7 @@ role       what rows are to those who carry them from day to day
 memory     tables that grow in place, and shrink
 disk       the same for tables on disk, and what a run keeps of its days: a package of its own
 centre     the anchor as sums over rows, to which those of a day are added
+groups     the same for mixed models, whose rows go by groups: a package of its own
 sizes      how far single rows can push, and how often they are listed for it
 standing   all of this as one value, and what a day makes of it
 levels     room for categories that were not there before
